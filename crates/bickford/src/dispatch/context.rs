@@ -1,0 +1,117 @@
+//! Who asks, and what surrounds a request.
+
+use std::sync::Arc;
+
+use bickford_abi::{InHeader, Opcode};
+
+use super::interrupt::Interrupt;
+use crate::Unique;
+use crate::decode::Extensions;
+use crate::notify::Notifier;
+use crate::ops::Protocol;
+
+/// What a handler can know of a request beside the operation itself.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub(crate) header: &'a InHeader,
+    pub(crate) opcode: Opcode,
+    pub(crate) extensions: Extensions<'a>,
+    pub(crate) slot: u32,
+    pub(crate) shared: &'a Arc<super::Shared>,
+}
+
+impl Context<'_> {
+    /// The request's number.
+    #[must_use]
+    pub fn unique(&self) -> Unique {
+        Unique(self.header.unique)
+    }
+
+    /// What is asked.
+    #[must_use]
+    pub fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    /// The caller's user for permissions (`fsuid`).
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        self.header.uid
+    }
+
+    /// The caller's group for permissions (`fsgid`).
+    #[must_use]
+    pub fn gid(&self) -> u32 {
+        self.header.gid
+    }
+
+    /// The calling thread; zero where it is in another pid namespace, or the kernel itself.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.header.pid
+    }
+
+    /// The extensions that the kernel sent: groups and security contexts of a creation.
+    #[must_use]
+    pub fn extensions(&self) -> Extensions<'_> {
+        self.extensions
+    }
+
+    /// The wish of the caller that the request may end; keep it to see it later.
+    #[must_use]
+    pub fn interrupt(&self) -> Arc<Interrupt> {
+        self.shared.in_flight.interrupt_of(self.slot)
+    }
+
+    /// What was negotiated.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.shared.protocol()
+    }
+
+    /// Sends notifications to the kernel; queued, so that it can be used here.
+    #[must_use]
+    pub fn notifier(&self) -> &Notifier {
+        &self.shared.notifier
+    }
+}
+
+impl Context<'_> {
+    /// A context of the same request that outlives the handler: for calls that a layer makes below
+    /// after the handler has returned. Copies the header and, where there are any, the extensions.
+    #[must_use]
+    pub fn detach(&self) -> DetachedContext {
+        DetachedContext {
+            header: *self.header,
+            opcode: self.opcode,
+            extensions: self.extensions.as_bytes().into(),
+            slot: self.slot,
+            shared: Arc::clone(self.shared),
+        }
+    }
+}
+
+/// A context that outlives the handler of its request; see [`Context::detach`].
+#[derive(Clone, Debug)]
+pub struct DetachedContext {
+    header: InHeader,
+    opcode: Opcode,
+    extensions: Box<[u8]>,
+    slot: u32,
+    shared: Arc<super::Shared>,
+}
+
+impl DetachedContext {
+    /// The context, for a call of a file system. Its interrupt means something only until the
+    /// request is answered.
+    #[must_use]
+    pub fn context(&self) -> Context<'_> {
+        Context {
+            header: &self.header,
+            opcode: self.opcode,
+            extensions: Extensions::new(&self.extensions),
+            slot: self.slot,
+            shared: &self.shared,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The table of requests that were received and not yet answered.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bickford_abi::{InHeader, Opcode};
+
+use super::interrupt::Interrupt;
+use crate::{NodeId, Unique};
+
+/// A request that was received and not yet answered.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct InFlightRequest {
+    /// Its number.
+    pub unique: Unique,
+    /// What is asked.
+    pub opcode: Opcode,
+    /// The inode that is asked about.
+    pub node: NodeId,
+    /// The calling process.
+    pub pid: u32,
+    /// For how long it has been here.
+    pub age: Duration,
+    /// Whether its caller wants it to end.
+    pub interrupted: bool,
+}
+
+struct Entry {
+    unique: Unique,
+    opcode: Opcode,
+    node: NodeId,
+    pid: u32,
+    received: Instant,
+    interrupt: Option<Arc<Interrupt>>,
+    interrupted: bool,
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+}
+
+/// The requests of one session, in shards: one per worker, so that workers do not wait for each
+/// other.
+pub struct InFlight {
+    shards: Box<[Mutex<Shard>]>,
+    count: AtomicUsize,
+    limit: usize,
+    early: Mutex<VecDeque<Unique>>,
+    early_count: AtomicUsize,
+}
+
+const SHARDS: usize = 64;
+/// Interrupts that came before their request; the oldest are dropped.
+const EARLY_MAX: usize = 256;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InFlight({} of {})", self.len(), self.limit)
+    }
+}
+
+impl InFlight {
+    /// An empty table for at most `limit` requests.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            count: AtomicUsize::new(0),
+            limit,
+            early: Mutex::default(),
+            early_count: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many requests there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a request; `None` when the table is full.
+    pub(crate) fn insert(
+        &self,
+        worker: usize,
+        header: &InHeader,
+        opcode: Opcode,
+        received: Instant,
+    ) -> Option<u32> {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let number = worker % SHARDS;
+        let entry = Entry {
+            unique: Unique(header.unique),
+            opcode,
+            node: NodeId(header.nodeid),
+            pid: header.pid,
+            received,
+            interrupt: None,
+            interrupted: false,
+        };
+        let index = {
+            let mut shard = locked(self.shards.get(number)?);
+            if let Some(index) = shard.free.pop() {
+                if let Some(slot) = shard.slots.get_mut(index as usize) {
+                    *slot = Some(entry);
+                }
+                index
+            } else {
+                shard.slots.push(Some(entry));
+                u32::try_from(shard.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let slot = index * SHARDS as u32 + number as u32;
+        if self.early_count.load(Ordering::SeqCst) > 0 && self.take_early(Unique(header.unique)) {
+            self.interrupt(Unique(header.unique));
+        }
+        Some(slot)
+    }
+
+    pub(crate) fn remove(&self, slot: u32) {
+        let Some(shard) = self.shards.get(slot as usize % SHARDS) else {
+            return;
+        };
+        let mut shard = locked(shard);
+        let index = slot / SHARDS as u32;
+        if shard
+            .slots
+            .get_mut(index as usize)
+            .and_then(Option::take)
+            .is_some()
+        {
+            shard.free.push(index);
+            drop(shard);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The interrupt of a request, made when it is first asked for.
+    pub(crate) fn interrupt_of(&self, slot: u32) -> Arc<Interrupt> {
+        let shard = self.shards.get(slot as usize % SHARDS).map(locked);
+        let entry = shard.and_then(|mut shard| {
+            let entry = shard.slots.get_mut(slot as usize / SHARDS)?.as_mut()?;
+            let interrupted = entry.interrupted;
+            let fresh = || Arc::new(Interrupt::new(interrupted));
+            Some(Arc::clone(entry.interrupt.get_or_insert_with(fresh)))
+        });
+        entry.unwrap_or_default()
+    }
+
+    /// The caller of a request wants it to end. Where the request is not here yet, this is
+    /// remembered for when it comes.
+    pub(crate) fn interrupt(&self, unique: Unique) {
+        if self.interrupt_present(unique) {
+            return;
+        }
+        {
+            let mut early = locked(&self.early);
+            if early.len() >= EARLY_MAX {
+                early.pop_front();
+            }
+            early.push_back(unique);
+            self.early_count.store(early.len(), Ordering::SeqCst);
+        }
+        if self.interrupt_present(unique) {
+            self.take_early(unique);
+        }
+    }
+
+    fn interrupt_present(&self, unique: Unique) -> bool {
+        for shard in &self.shards {
+            let mut shard = locked(shard);
+            let found = shard
+                .slots
+                .iter_mut()
+                .flatten()
+                .find(|entry| entry.unique == unique);
+            if let Some(entry) = found {
+                entry.interrupted = true;
+                let interrupt = entry.interrupt.clone();
+                drop(shard);
+                if let Some(interrupt) = interrupt {
+                    interrupt.raise();
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn take_early(&self, unique: Unique) -> bool {
+        let mut early = locked(&self.early);
+        let before = early.len();
+        early.retain(|other| *other != unique);
+        self.early_count.store(early.len(), Ordering::SeqCst);
+        early.len() < before
+    }
+
+    /// A copy of the table, oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<InFlightRequest> {
+        let now = Instant::now();
+        let mut list = Vec::new();
+        for shard in &self.shards {
+            list.extend(
+                locked(shard)
+                    .slots
+                    .iter()
+                    .flatten()
+                    .map(|entry| InFlightRequest {
+                        unique: entry.unique,
+                        opcode: entry.opcode,
+                        node: entry.node,
+                        pid: entry.pid,
+                        age: now.saturating_duration_since(entry.received),
+                        interrupted: entry.interrupted,
+                    }),
+            );
+        }
+        list.sort_by_key(|request| std::cmp::Reverse(request.age));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(unique: u64) -> InHeader {
+        InHeader {
+            unique,
+            ..InHeader::default()
+        }
+    }
+
+    #[test]
+    fn an_interrupt_that_comes_first_is_remembered() {
+        let table = InFlight::new(8);
+        table.interrupt(Unique(5));
+        let slot = table
+            .insert(0, &header(5), Opcode::Read, Instant::now())
+            .unwrap();
+        assert!(table.interrupt_of(slot).is_raised());
+        table.remove(slot);
+        let slot = table
+            .insert(0, &header(5), Opcode::Read, Instant::now())
+            .unwrap();
+        assert!(!table.interrupt_of(slot).is_raised());
+    }
+
+    #[test]
+    fn the_limit_holds_and_slots_are_used_again() {
+        let table = InFlight::new(2);
+        let slots: Vec<_> = (0..2)
+            .map(|n| {
+                table
+                    .insert(n, &header(n as u64), Opcode::Read, Instant::now())
+                    .unwrap()
+            })
+            .collect();
+        assert!(
+            table
+                .insert(0, &header(9), Opcode::Read, Instant::now())
+                .is_none()
+        );
+        table.remove(slots[0]);
+        table.remove(slots[0]);
+        assert_eq!(table.len(), 1);
+        assert_eq!(
+            table.insert(0, &header(9), Opcode::Read, Instant::now()),
+            Some(slots[0])
+        );
+    }
+}

@@ -1,0 +1,12 @@
+//! From a decoded request to the file system's method.
+
+mod context;
+mod in_flight;
+mod interrupt;
+mod server;
+
+pub use context::{Context, DetachedContext};
+pub use in_flight::{InFlight, InFlightRequest};
+pub use interrupt::Interrupt;
+pub(crate) use server::Shared;
+pub use server::{Admission, Negotiated, Server, ServerConfig, Worker};

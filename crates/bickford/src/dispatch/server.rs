@@ -1,0 +1,528 @@
+//! One dispatcher for every transport.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use bickford_abi::{self as abi, InitFlags, InitIn, InitOut, Opcode};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::{Context, InFlight};
+use crate::decode::{Incoming, Malformed};
+use crate::filesystem::{FileSystem, Negotiation};
+use crate::notify::{Notifier, Queue, Retrievals};
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the operation table names every operation and answer"
+)]
+use crate::ops::*;
+use crate::reply::{Completion, Reply};
+use crate::trace::{Events, Recorder, Stages, Stats};
+use crate::transport::{Outgoing, Responder, Ticket};
+
+/// Whose requests are answered, where the kernel does not decide that itself (`allow_root`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// Everybody's that the kernel lets through.
+    #[default]
+    Kernel,
+    /// This user's and root's.
+    OwnerAndRoot(u32),
+}
+
+/// Limits and choices of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerConfig {
+    /// How many requests may be received and not yet answered; those beyond get ENOMEM.
+    pub max_in_flight: usize,
+    /// Whose requests are answered.
+    pub access: Admission,
+    /// Flags that the file system gets only when the transport can serve them.
+    pub allowed: InitFlags,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            max_in_flight: 65_536,
+            access: Admission::Kernel,
+            allowed: InitFlags::all().difference(InitFlags::OVER_IO_URING),
+        }
+    }
+}
+
+/// What handlers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) notifier: Notifier,
+    negotiated: OnceLock<Negotiated>,
+}
+
+/// What INIT settled.
+#[derive(Clone, Debug)]
+pub struct Negotiated {
+    /// ABI minor and flags.
+    pub protocol: Protocol,
+    /// Sizes and limits.
+    pub negotiation: Negotiation,
+}
+
+impl Shared {
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.negotiated
+            .get()
+            .map(|negotiated| negotiated.protocol)
+            .unwrap_or_default()
+    }
+}
+
+/// What a transport's thread keeps between requests.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    number: usize,
+    recorder: Arc<Recorder>,
+}
+
+/// Decodes requests and calls the file system.
+pub struct Server {
+    filesystem: Box<dyn FileSystem>,
+    config: ServerConfig,
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    retrievals: Arc<Retrievals>,
+    recorders: Mutex<Vec<Arc<Recorder>>>,
+    events: Arc<Events>,
+    destroyed: AtomicBool,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Workers beyond this number share recorders, so that worker threads that come and go leave no
+/// table behind.
+const RECORDERS_MAX: usize = 256;
+
+impl Server {
+    /// Serves a file system.
+    pub fn new(filesystem: impl FileSystem, config: ServerConfig) -> Self {
+        let queue = Arc::new(Queue::default());
+        let retrievals = Arc::new(Retrievals::default());
+        Self {
+            filesystem: Box::new(filesystem),
+            config,
+            shared: Arc::new(Shared {
+                in_flight: Arc::new(InFlight::new(config.max_in_flight)),
+                notifier: Notifier::new(Arc::clone(&queue), Arc::clone(&retrievals)),
+                negotiated: OnceLock::new(),
+            }),
+            queue,
+            retrievals,
+            recorders: Mutex::default(),
+            events: Arc::default(),
+            destroyed: AtomicBool::new(false),
+        }
+    }
+
+    /// What INIT settled; `None` before.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<&Negotiated> {
+        self.shared.negotiated.get()
+    }
+
+    /// The table of requests that were received and not yet answered.
+    #[must_use]
+    pub fn in_flight(&self) -> &Arc<InFlight> {
+        &self.shared.in_flight
+    }
+
+    /// Sends notifications.
+    #[must_use]
+    pub fn notifier(&self) -> &Notifier {
+        &self.shared.notifier
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let recorders = self
+            .recorders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        Stats::merge(recorders.iter().map(|recorder| &**recorder))
+    }
+
+    /// Each request as it ends, for whoever reads them.
+    #[must_use]
+    pub fn events(&self) -> &Arc<Events> {
+        &self.events
+    }
+
+    /// For a new thread of a transport, with a number of its own.
+    #[must_use]
+    pub fn worker(&self, number: usize) -> Worker {
+        let mut recorders = self
+            .recorders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let index = number % RECORDERS_MAX;
+        while recorders.len() <= index {
+            recorders.push(Arc::default());
+        }
+        let recorder = recorders.get(index).cloned().unwrap_or_default();
+        Worker { number, recorder }
+    }
+
+    /// The session has ended: no request follows.
+    pub fn destroy(&self) {
+        if !self.destroyed.swap(true, Ordering::SeqCst) {
+            self.queue.end();
+            self.filesystem.destroy();
+        }
+    }
+
+    /// Handles a message that is one run of bytes. See [`Server::process`].
+    pub fn process_bytes(&self, worker: &Worker, message: &[u8], responder: &Arc<dyn Responder>) {
+        let received = Instant::now();
+        match Incoming::parse(message) {
+            Ok(incoming) => self.process(worker, incoming, received, responder, 0),
+            Err(error) => self.refuse_message(message, error, responder),
+        }
+    }
+
+    pub(crate) fn refuse_message(
+        &self,
+        message: &[u8],
+        error: Malformed,
+        responder: &Arc<dyn Responder>,
+    ) {
+        tracing::warn!(bytes = message.len(), "malformed message: {error}");
+        if let Ok(header) = crate::decode::Cursor::new(message).read::<abi::InHeader>() {
+            let ticket = Ticket {
+                unique: header.unique.into(),
+                entry: 0,
+            };
+            respond_error(responder, ticket, Errno::INVAL);
+        }
+    }
+
+    /// Handles one request: decodes it, calls the file system, which answers through `responder`
+    /// now or later. `entry` comes back in the ticket. Answers to malformed and unknown requests
+    /// are errors; the session goes on.
+    pub fn process(
+        &self,
+        worker: &Worker,
+        mut incoming: Incoming<'_>,
+        received: Instant,
+        responder: &Arc<dyn Responder>,
+        entry: u32,
+    ) {
+        let header = incoming.header;
+        let ticket = Ticket {
+            unique: header.unique.into(),
+            entry,
+        };
+        let Some(opcode) = Opcode::from_u32(header.opcode) else {
+            tracing::warn!(
+                opcode = header.opcode,
+                unique = header.unique,
+                "unknown opcode"
+            );
+            return respond_error(responder, ticket, Errno::NOSYS);
+        };
+        if self.shared.negotiated.get().is_none() && opcode != Opcode::Init {
+            tracing::warn!(
+                opcode = opcode.name(),
+                unique = header.unique,
+                "request before INIT"
+            );
+            if opcode.is_answered() {
+                respond_error(responder, ticket, Errno::IO);
+            }
+            return;
+        }
+        match opcode {
+            Opcode::Init => self.initialize(incoming, responder, ticket),
+            Opcode::Destroy => {
+                self.destroy();
+                respond_ok(responder, ticket, &[]);
+            }
+            Opcode::Forget | Opcode::BatchForget => self.forget(opcode, &mut incoming),
+            Opcode::Interrupt => match incoming.body.read::<abi::InterruptIn>() {
+                Ok(input) => self.shared.in_flight.interrupt(input.unique.into()),
+                Err(error) => warn_malformed(opcode, header.unique, error),
+            },
+            Opcode::NotifyReply => self.retrieved(&mut incoming),
+            _ if self.refuses(header.uid) => respond_error(responder, ticket, Errno::ACCESS),
+            _ => self.operate(worker, opcode, incoming, received, responder, ticket),
+        }
+    }
+
+    fn refuses(&self, uid: u32) -> bool {
+        match self.config.access {
+            Admission::Kernel => false,
+            Admission::OwnerAndRoot(owner) => uid != owner && uid != 0,
+        }
+    }
+
+    fn forget(&self, opcode: Opcode, incoming: &mut Incoming<'_>) {
+        let header = incoming.header;
+        let sink = |forgets: &[Forget]| {
+            let call = AssertUnwindSafe(|| self.filesystem.forget(forgets));
+            if catch_unwind(call).is_err() {
+                tracing::error!("the file system panicked in forget");
+            }
+        };
+        if let Err(error) = decode_forgets(opcode, &header, &mut incoming.body, sink) {
+            warn_malformed(opcode, header.unique, error);
+        }
+    }
+
+    fn retrieved(&self, incoming: &mut Incoming<'_>) {
+        let unique = incoming.header.unique;
+        let Some(receive) = self.retrievals.take(unique) else {
+            tracing::warn!(unique, "data came that nobody retrieves");
+            return;
+        };
+        match incoming.body.read::<abi::NotifyRetrieveIn>() {
+            Ok(input) => match incoming.body.bytes(input.size as usize) {
+                Ok(data) => receive(input.offset, data),
+                Err(error) => warn_malformed(Opcode::NotifyReply, unique, error),
+            },
+            Err(error) => warn_malformed(Opcode::NotifyReply, unique, error),
+        }
+    }
+
+    fn operate(
+        &self,
+        worker: &Worker,
+        opcode: Opcode,
+        mut incoming: Incoming<'_>,
+        received: Instant,
+        responder: &Arc<dyn Responder>,
+        ticket: Ticket,
+    ) {
+        let header = incoming.header;
+        let Some(slot) = self
+            .shared
+            .in_flight
+            .insert(worker.number, &header, opcode, received)
+        else {
+            tracing::error!(
+                opcode = opcode.name(),
+                unique = header.unique,
+                limit = self.config.max_in_flight,
+                "too many requests are unanswered; this one gets ENOMEM"
+            );
+            return respond_error(responder, ticket, Errno::NOMEM);
+        };
+        let protocol = self.shared.protocol();
+        let mut completion = Completion {
+            responder: Arc::clone(responder),
+            ticket,
+            opcode,
+            minor: protocol.minor,
+            in_flight: Arc::clone(&self.shared.in_flight),
+            slot,
+            recorder: Arc::clone(&worker.recorder),
+            events: Arc::clone(&self.events),
+            stages: Stages::received(received),
+        };
+        let cx = Context {
+            header: &header,
+            opcode,
+            extensions: incoming.extensions,
+            slot,
+            shared: &self.shared,
+        };
+        completion.stages.mark_decoded();
+        let call = AssertUnwindSafe(|| self.call(&cx, &protocol, &mut incoming, completion));
+        if catch_unwind(call).is_err() {
+            tracing::error!(
+                opcode = opcode.name(),
+                unique = header.unique,
+                "the file system panicked; the caller gets EIO"
+            );
+        }
+    }
+
+    fn initialize(
+        &self,
+        mut incoming: Incoming<'_>,
+        responder: &Arc<dyn Responder>,
+        ticket: Ticket,
+    ) {
+        // Before 7.36 the structure ends after `flags`.
+        let known = incoming.length.saturating_sub(size_of::<abi::InHeader>());
+        let input: InitIn = match incoming.body.read_old(known.min(size_of::<InitIn>())) {
+            Ok(input) if known >= 8 => input,
+            _ => {
+                tracing::warn!(bytes = known, "malformed INIT");
+                return respond_error(responder, ticket, Errno::INVAL);
+            }
+        };
+        if input.major < abi::KERNEL_VERSION {
+            tracing::error!(
+                major = input.major,
+                minor = input.minor,
+                "the kernel's ABI is too old"
+            );
+            return respond_error(responder, ticket, Errno::PROTO);
+        }
+        if input.major > abi::KERNEL_VERSION {
+            // The kernel answers with another INIT of our version.
+            let out = InitOut {
+                major: abi::KERNEL_VERSION,
+                minor: abi::MINOR_VERSION,
+                ..InitOut::default()
+            };
+            return respond_ok(responder, ticket, out.as_bytes());
+        }
+        if self.shared.negotiated.get().is_some() {
+            tracing::warn!("a second INIT");
+            return respond_error(responder, ticket, Errno::INVAL);
+        }
+        let mut offer = input;
+        if input.minor < 6 {
+            offer.flags = 0;
+            offer.flags2 = 0;
+        }
+        let offered = InitFlags::from_words(offer.flags, offer.flags2) & self.config.allowed;
+        (offer.flags, offer.flags2) = offered.to_words();
+        let mut negotiation = Negotiation::new(&offer);
+        // Allowed only where the transport has its rings ready.
+        negotiation.want(InitFlags::OVER_IO_URING);
+        if let Err(errno) = self.filesystem.init(&mut negotiation) {
+            tracing::error!("the file system refused to begin: {errno}");
+            return respond_error(responder, ticket, errno);
+        }
+        self.settle(&input, negotiation, responder, ticket);
+    }
+
+    fn settle(
+        &self,
+        input: &InitIn,
+        negotiation: Negotiation,
+        responder: &Arc<dyn Responder>,
+        ticket: Ticket,
+    ) {
+        let (flags, flags2) = negotiation.wanted().to_words();
+        let (max_background, congestion_threshold) = negotiation.background();
+        let minor = input.minor.min(abi::MINOR_VERSION);
+        let out = InitOut {
+            major: abi::KERNEL_VERSION,
+            minor: abi::MINOR_VERSION,
+            max_readahead: negotiation.max_readahead(),
+            flags,
+            max_background,
+            congestion_threshold,
+            max_write: negotiation.max_write(),
+            time_gran: negotiation.time_granularity(),
+            max_pages: u16::try_from(negotiation.max_write().div_ceil(4096)).unwrap_or(u16::MAX),
+            flags2,
+            max_stack_depth: negotiation.max_stack_depth(),
+            request_timeout: negotiation.request_timeout(),
+            ..InitOut::default()
+        };
+        let known = match minor {
+            0..5 => abi::COMPAT_INIT_OUT_SIZE,
+            5..23 => abi::COMPAT_22_INIT_OUT_SIZE,
+            _ => size_of::<InitOut>(),
+        };
+        let protocol = Protocol {
+            minor,
+            flags: negotiation.wanted(),
+        };
+        if self
+            .shared
+            .negotiated
+            .set(Negotiated {
+                protocol,
+                negotiation,
+            })
+            .is_err()
+        {
+            return respond_error(responder, ticket, Errno::INVAL);
+        }
+        respond_ok(
+            responder,
+            ticket,
+            out.as_bytes().get(..known).unwrap_or_default(),
+        );
+    }
+}
+
+macro_rules! define_call {
+    ($($method:ident: $operation:ty => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
+        impl Server {
+            fn call(
+                &self,
+                cx: &Context<'_>,
+                protocol: &Protocol,
+                incoming: &mut Incoming<'_>,
+                completion: Completion,
+            ) {
+                match cx.opcode {
+                    $(
+                        $(Opcode::$opcode)|+ => {
+                            match <$operation>::decode(cx.header, &mut incoming.body, protocol) {
+                                Ok(op) => self.filesystem.$method(cx, op, Reply::new(completion)),
+                                Err(error) => {
+                                    warn_malformed(cx.opcode, cx.header.unique, error);
+                                    completion.fail(Errno::INVAL);
+                                }
+                            }
+                        }
+                    )+
+                    _ => completion.fail(Errno::NOSYS),
+                }
+            }
+        }
+    };
+}
+
+for_each_operation!(define_call);
+
+fn warn_malformed(opcode: Opcode, unique: u64, error: Malformed) {
+    tracing::warn!(opcode = opcode.name(), unique, "malformed request: {error}");
+}
+
+fn respond_error(responder: &Arc<dyn Responder>, ticket: Ticket, errno: Errno) {
+    let answer = Outgoing {
+        error: errno.raw_os_error(),
+        fixed: &[],
+        data: &Data::Empty,
+    };
+    if let Err(error) = responder.respond(ticket, &answer) {
+        tracing::debug!(
+            unique = ticket.unique.0,
+            "the kernel did not take an error: {error}"
+        );
+    }
+}
+
+fn respond_ok(responder: &Arc<dyn Responder>, ticket: Ticket, fixed: &[u8]) {
+    let answer = Outgoing {
+        error: 0,
+        fixed,
+        data: &Data::Empty,
+    };
+    if let Err(error) = responder.respond(ticket, &answer) {
+        tracing::debug!(
+            unique = ticket.unique.0,
+            "the kernel did not take an answer: {error}"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! What a file system implements: the low-level interface over inodes.
+
+pub mod blocking;
+pub mod future;
+mod negotiation;
+
+use rustix::io::Errno;
+
+pub use negotiation::{MAX_WRITE, Negotiation};
+
+use crate::dispatch::Context;
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the operation table names every operation and answer"
+)]
+use crate::ops::*;
+use crate::reply::Reply;
+
+macro_rules! define_trait {
+    ($($method:ident: $operation:ty => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
+        /// A file system over inodes, by completion: each method gets a context, the borrowed
+        /// operation and a reply, which may be completed later and from another thread.
+        ///
+        /// What is not implemented answers ENOSYS, after which the kernel mostly does not ask
+        /// again. See [`blocking::FileSystem`] for methods that return a `Result`.
+        pub trait FileSystem: Send + Sync + 'static {
+            /// The session begins: choose from what the kernel offers.
+            ///
+            /// # Errors
+            /// An error ends the session before it begins.
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                let _ = negotiation;
+                Ok(())
+            }
+
+            /// The session has ended; no request follows.
+            fn destroy(&self) {}
+
+            /// The kernel gives back lookups. Every entry that was answered raised the lookup
+            /// count of its node by one; at zero the kernel does not know the node any more. When
+            /// the session ends, all counts fall to zero without a call.
+            fn forget(&self, forgets: &[Forget]) {
+                let _ = forgets;
+            }
+
+            $(
+                #[doc = $doc]
+                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
+                    let _ = (cx, op);
+                    reply.complete($default);
+                }
+            )+
+        }
+
+        impl<F: FileSystem + ?Sized> FileSystem for std::sync::Arc<F> {
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                (**self).init(negotiation)
+            }
+
+            fn destroy(&self) {
+                (**self).destroy();
+            }
+
+            fn forget(&self, forgets: &[Forget]) {
+                (**self).forget(forgets);
+            }
+
+            $(
+                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
+                    (**self).$method(cx, op, reply);
+                }
+            )+
+        }
+
+        impl<F: FileSystem + ?Sized> FileSystem for Box<F> {
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                (**self).init(negotiation)
+            }
+
+            fn destroy(&self) {
+                (**self).destroy();
+            }
+
+            fn forget(&self, forgets: &[Forget]) {
+                (**self).forget(forgets);
+            }
+
+            $(
+                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
+                    (**self).$method(cx, op, reply);
+                }
+            )+
+        }
+    };
+}
+
+for_each_operation!(define_trait);

@@ -1,0 +1,180 @@
+//! What the kernel offers at INIT, and what the file system takes of it.
+
+use bickford_abi::{InitFlags, InitIn};
+
+/// The kernel's offer and the file system's choice (`struct fuse_init_in`, `struct fuse_init_out`).
+#[derive(Clone, Debug)]
+pub struct Negotiation {
+    offered: InitFlags,
+    wanted: InitFlags,
+    kernel_minor: u32,
+    max_write: u32,
+    max_readahead: u32,
+    max_background: u16,
+    congestion_threshold: u16,
+    time_granularity: u32,
+    max_stack_depth: u32,
+    splice_writes: bool,
+    request_timeout: u16,
+}
+
+/// Largest payload of a request that the kernel sends by default limits (256 pages).
+pub const MAX_WRITE: u32 = 1 << 20;
+
+impl Negotiation {
+    /// Flags that suit every file system; nothing here changes what its methods are asked.
+    const DEFAULT: InitFlags = InitFlags::ASYNC_READ
+        .union(InitFlags::BIG_WRITES)
+        .union(InitFlags::MAX_PAGES)
+        .union(InitFlags::PARALLEL_DIROPS)
+        .union(InitFlags::INIT_EXT)
+        .union(InitFlags::HAS_EXPIRE_ONLY)
+        .union(InitFlags::HAS_RESEND)
+        .union(InitFlags::ATOMIC_O_TRUNC)
+        .union(InitFlags::SPLICE_READ)
+        .union(InitFlags::ASYNC_DIO)
+        .union(InitFlags::ABORT_ERROR)
+        .union(InitFlags::CACHE_SYMLINKS)
+        .union(InitFlags::SETXATTR_EXT)
+        .union(InitFlags::AUTO_INVAL_DATA);
+
+    /// From what the kernel says, with default choices.
+    #[must_use]
+    pub fn new(init: &InitIn) -> Self {
+        let offered = InitFlags::from_words(init.flags, init.flags2);
+        Self {
+            offered,
+            wanted: offered & Self::DEFAULT.difference(InitFlags::CACHE_SYMLINKS),
+            kernel_minor: init.minor,
+            max_write: MAX_WRITE,
+            max_readahead: init.max_readahead,
+            max_background: 64,
+            congestion_threshold: 48,
+            time_granularity: 1,
+            max_stack_depth: 0,
+            splice_writes: false,
+            request_timeout: 0,
+        }
+    }
+
+    /// What the kernel offers.
+    #[must_use]
+    pub fn offered(&self) -> InitFlags {
+        self.offered
+    }
+
+    /// What will be answered.
+    #[must_use]
+    pub fn wanted(&self) -> InitFlags {
+        self.wanted
+    }
+
+    /// The kernel's minor version.
+    #[must_use]
+    pub fn kernel_minor(&self) -> u32 {
+        self.kernel_minor
+    }
+
+    /// Wants flags, as far as they are offered. Answers whether all were.
+    pub fn want(&mut self, flags: InitFlags) -> bool {
+        self.wanted |= self.offered & flags;
+        self.offered.contains(flags)
+    }
+
+    /// Does not want flags.
+    pub fn refuse(&mut self, flags: InitFlags) {
+        self.wanted -= flags;
+    }
+
+    /// Takes flags out of what the kernel offers, so that nobody asked later can want them: how a
+    /// layer keeps the file system below from what it cannot stand.
+    pub fn withhold(&mut self, flags: InitFlags) {
+        self.offered -= flags;
+        self.wanted -= flags;
+    }
+
+    /// Bytes of data that a WRITE or READ may carry, from 4 KiB to 1 MiB.
+    pub fn set_max_write(&mut self, bytes: u32) {
+        self.max_write = bytes.clamp(4096, MAX_WRITE);
+    }
+
+    /// Bytes of data that a WRITE or READ may carry.
+    #[must_use]
+    pub fn max_write(&self) -> u32 {
+        self.max_write
+    }
+
+    /// Bytes that the kernel may read ahead; no more than it offers.
+    pub fn set_max_readahead(&mut self, bytes: u32) {
+        self.max_readahead = self.max_readahead.min(bytes);
+    }
+
+    /// Bytes that the kernel may read ahead.
+    #[must_use]
+    pub fn max_readahead(&self) -> u32 {
+        self.max_readahead
+    }
+
+    /// How many requests of the background queue (read-ahead, write-back, RELEASE) may be here at
+    /// once, and from how many on the kernel takes the device to be congested.
+    pub fn set_background(&mut self, max: u16, congestion_threshold: u16) {
+        self.max_background = max.max(1);
+        self.congestion_threshold = congestion_threshold.min(self.max_background);
+    }
+
+    /// The limit of background requests, and the threshold of congestion.
+    #[must_use]
+    pub fn background(&self) -> (u16, u16) {
+        (self.max_background, self.congestion_threshold)
+    }
+
+    /// Resolution of timestamps in nanoseconds.
+    pub fn set_time_granularity(&mut self, nanoseconds: u32) {
+        self.time_granularity = nanoseconds.clamp(1, 1_000_000_000);
+    }
+
+    /// Resolution of timestamps in nanoseconds.
+    #[must_use]
+    pub fn time_granularity(&self) -> u32 {
+        self.time_granularity
+    }
+
+    /// How deep the file systems of backing files may be stacked themselves; one allows the usual
+    /// file systems, two an overlay. Must be above zero for pass-through.
+    pub fn set_max_stack_depth(&mut self, depth: u32) {
+        self.max_stack_depth = depth.min(2);
+    }
+
+    /// How deep the file systems of backing files may be stacked themselves.
+    #[must_use]
+    pub fn max_stack_depth(&self) -> u32 {
+        self.max_stack_depth
+    }
+
+    /// Lets the transport hand the data of WRITE over in a pipe ([`crate::ops::Payload`]), so that
+    /// [`crate::ops::Payload::write_to`] moves pages instead of copying bytes. Only /dev/fuse does,
+    /// and only where the largest request fits into a pipe: a process without CAP_SYS_RESOURCE,
+    /// whose pipes hold 1 MiB, sets [`Negotiation::set_max_write`] to at most 512 KiB too.
+    pub fn set_splice_writes(&mut self, splice: bool) {
+        self.splice_writes = splice;
+    }
+
+    /// Whether data of WRITE may come in a pipe.
+    #[must_use]
+    pub fn splice_writes(&self) -> bool {
+        self.splice_writes
+    }
+
+    /// After how many seconds without an answer the kernel aborts the connection; zero for never.
+    pub fn set_request_timeout(&mut self, seconds: u16) {
+        if seconds > 0 && self.want(InitFlags::REQUEST_TIMEOUT) {
+            self.request_timeout = seconds;
+        }
+    }
+
+    /// After how many seconds without an answer the kernel aborts the connection.
+    #[must_use]
+    pub fn request_timeout(&self) -> u16 {
+        self.request_timeout
+    }
+}

@@ -1,0 +1,325 @@
+//! What every operation and every answer have in common, for layers that treat them alike.
+
+use std::ffi::CStr;
+
+use rustix::io::Errno;
+
+use super::OperationKind;
+use crate::ops::{
+    Access, Answer, Attr, Attributes, Block, Bmap, Copied, CopyFileRange, Create, Created, Data,
+    Directory, Entry, Fallocate, Flush, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl,
+    IoctlAnswer, Link, Listxattr, Lock, Lookup, Lseek, Mkdir, Mknod, Offset, Open, Opendir, Opened,
+    Payload, Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release, Releasedir,
+    Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx, StatxAnswer,
+    Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
+};
+use crate::{FileHandle, NodeId};
+
+/// An operation's arguments as far as operations have them in common.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct About<'a> {
+    /// The operation.
+    pub kind: OperationKind,
+    /// The inode; for an operation on a name, its directory.
+    pub node: NodeId,
+    /// The name in the directory `node`.
+    pub name: Option<&'a CStr>,
+    /// The new name of RENAME and LINK, and its directory.
+    pub new_name: Option<(NodeId, &'a CStr)>,
+    /// The open file.
+    pub handle: Option<FileHandle>,
+    /// Where a range begins, in bytes.
+    pub offset: Option<u64>,
+    /// Length of a range, or the size that is set, in bytes.
+    pub length: Option<u64>,
+    /// Flags of open(2); for RENAME those of renameat2(2).
+    pub flags: Option<u32>,
+    /// The extended attribute.
+    pub xattr: Option<&'a CStr>,
+}
+
+impl About<'_> {
+    fn new(kind: OperationKind, node: NodeId) -> Self {
+        Self {
+            kind,
+            node,
+            name: None,
+            new_name: None,
+            handle: None,
+            offset: None,
+            length: None,
+            flags: None,
+            xattr: None,
+        }
+    }
+}
+
+/// What an operation is about, for a layer whose method of its own wants what
+/// [`super::PostCalls::every`] gets.
+#[allow(
+    private_bounds,
+    reason = "every operation is described, and nothing else"
+)]
+pub fn about<O: Describe>(operation: &O) -> About<'_> {
+    operation.about()
+}
+
+/// Operations that can say what they are about.
+pub(super) trait Describe: Copy {
+    /// The operation.
+    const KIND: OperationKind;
+
+    /// What it is about.
+    fn about(&self) -> About<'_>;
+
+    /// Takes out the contents that it brings.
+    fn conceal(&mut self) {}
+
+    /// Puts back what was taken out.
+    fn reveal(&mut self, given: &Self) {
+        let _ = given;
+    }
+}
+
+macro_rules! describe {
+    ($($operation:ident $(<$lt:lifetime>)? |$op:ident| $node:expr $(, $field:ident: $value:expr)*;)+) => {
+        $(
+            impl Describe for $operation $(<$lt>)? {
+                const KIND: OperationKind = OperationKind::$operation;
+
+                fn about(&self) -> About<'_> {
+                    let $op = self;
+                    About {
+                        $($field: $value,)*
+                        ..About::new(Self::KIND, $node)
+                    }
+                }
+            }
+        )+
+    };
+}
+
+describe! {
+    Lookup<'_> |op| op.parent, name: Some(op.name);
+    Getattr |op| op.node, handle: op.handle;
+    Setattr |op| op.node, handle: op.handle, length: op.size;
+    Readlink |op| op.node;
+    Symlink<'_> |op| op.parent, name: Some(op.name);
+    Mknod<'_> |op| op.parent, name: Some(op.name);
+    Mkdir<'_> |op| op.parent, name: Some(op.name);
+    Unlink<'_> |op| op.parent, name: Some(op.name);
+    Rmdir<'_> |op| op.parent, name: Some(op.name);
+    Rename<'_> |op| op.parent, name: Some(op.name), new_name: Some((op.new_parent, op.new_name)), flags: Some(op.flags.bits());
+    Link<'_> |op| op.node, new_name: Some((op.new_parent, op.new_name));
+    Open |op| op.node, flags: Some(op.flags);
+    Read |op| op.node, handle: Some(op.handle), offset: Some(op.offset), length: Some(u64::from(op.size)), flags: Some(op.flags);
+    Statfs |op| op.node;
+    Release |op| op.node, handle: Some(op.handle), flags: Some(op.flags);
+    Fsync |op| op.node, handle: Some(op.handle);
+    Setxattr<'_> |op| op.node, xattr: Some(op.name), length: Some(op.value.len() as u64);
+    Getxattr<'_> |op| op.node, xattr: Some(op.name), length: Some(u64::from(op.size));
+    Listxattr |op| op.node, length: Some(u64::from(op.size));
+    Removexattr<'_> |op| op.node, xattr: Some(op.name);
+    Flush |op| op.node, handle: Some(op.handle);
+    Opendir |op| op.node, flags: Some(op.flags);
+    Readdir |op| op.node, handle: Some(op.handle), offset: Some(op.offset), length: Some(u64::from(op.size));
+    Readdirplus |op| op.node, handle: Some(op.handle), offset: Some(op.offset), length: Some(u64::from(op.size));
+    Releasedir |op| op.node, handle: Some(op.handle);
+    Fsyncdir |op| op.node, handle: Some(op.handle);
+    Getlk |op| op.node, handle: Some(op.handle), offset: Some(op.lock.start);
+    Setlk |op| op.node, handle: Some(op.handle), offset: Some(op.lock.start);
+    Access |op| op.node;
+    Create<'_> |op| op.parent, name: Some(op.name), flags: Some(op.flags);
+    Bmap |op| op.node, offset: Some(op.block);
+    Ioctl<'_> |op| op.node, handle: Some(op.handle);
+    Poll |op| op.node, handle: Some(op.handle);
+    Fallocate |op| op.node, handle: Some(op.handle), offset: Some(op.offset), length: Some(op.length);
+    Lseek |op| op.node, handle: Some(op.handle), offset: Some(op.offset);
+    CopyFileRange |op| op.node_in, handle: Some(op.handle_in), offset: Some(op.offset_in), length: Some(op.length);
+    Syncfs |op| op.node;
+    Tmpfile |op| op.parent, flags: Some(op.flags);
+    Statx |op| op.node, handle: op.handle;
+}
+
+impl Describe for Write<'_> {
+    const KIND: OperationKind = OperationKind::Write;
+
+    fn about(&self) -> About<'_> {
+        About {
+            handle: Some(self.handle),
+            offset: Some(self.offset),
+            length: Some(self.data.len() as u64),
+            flags: Some(self.flags),
+            ..About::new(Self::KIND, self.node)
+        }
+    }
+
+    fn conceal(&mut self) {
+        self.data = Payload::from_bytes(&[]);
+    }
+
+    fn reveal(&mut self, given: &Self) {
+        self.data = given.data;
+    }
+}
+
+/// A result as far as results have something in common.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The error, if it is one.
+    pub errno: Option<Errno>,
+    /// The entry that was found or made; may be negative.
+    pub entry: Option<Entry>,
+    /// The attributes of an inode.
+    pub attr: Option<Attr>,
+    /// The file or directory that was opened.
+    pub opened: Option<Opened>,
+    /// Bytes that were read, written or listed.
+    pub bytes: u64,
+}
+
+/// Answers that can say what they hold.
+pub(super) trait Observe: Answer {
+    /// What is common.
+    fn outcome(&self) -> Outcome {
+        Outcome::default()
+    }
+
+    /// The nodes whose lookup count it raises, each as often as it does.
+    fn nodes(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
+    /// Takes out the contents that it brings.
+    fn conceal(&mut self) -> Option<Data> {
+        None
+    }
+
+    /// Puts back what was taken out.
+    fn reveal(&mut self, data: Data) {
+        let _ = data;
+    }
+}
+
+/// What is common in a result, for a layer whose method of its own wants what
+/// [`super::PostCalls::every`] gets.
+#[allow(private_bounds, reason = "every answer is observed, and nothing else")]
+pub fn outcome<A: Observe>(result: &Result<A, Errno>) -> Outcome {
+    outcome_of(result)
+}
+
+/// What is common in a result.
+pub(super) fn outcome_of<A: Observe>(result: &Result<A, Errno>) -> Outcome {
+    match result {
+        Ok(answer) => answer.outcome(),
+        Err(errno) => Outcome {
+            errno: Some(*errno),
+            ..Outcome::default()
+        },
+    }
+}
+
+macro_rules! observe {
+    ($($answer:ty $(, |$this:ident| $field:ident: $value:expr)?;)+) => {
+        $(
+            impl Observe for $answer {
+                fn outcome(&self) -> Outcome {
+                    $(let $this = self;)?
+                    Outcome {
+                        $($field: $value,)?
+                        ..Outcome::default()
+                    }
+                }
+            }
+        )+
+    };
+}
+
+observe! {
+    ();
+    Attributes, |this| attr: Some(this.attr);
+    StatxAnswer, |this| attr: Some(this.attr);
+    Target, |this| bytes: this.0.len() as u64;
+    Opened, |this| opened: Some(*this);
+    Written, |this| bytes: u64::from(this.0);
+    Copied, |this| bytes: this.0;
+    StatfsAnswer;
+    XattrAnswer, |this| bytes: match this {
+        XattrAnswer::Length(_) => 0,
+        XattrAnswer::Value(value) => value.len() as u64,
+    };
+    Lock;
+    Block;
+    IoctlAnswer, |this| bytes: this.output.len() as u64;
+    PollAnswer;
+    Offset;
+}
+
+fn counted(entry: &Entry) -> Option<NodeId> {
+    (!entry.is_negative()).then_some(entry.node)
+}
+
+impl Observe for Entry {
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            entry: Some(*self),
+            attr: counted(self).map(|_| self.attr),
+            ..Outcome::default()
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        counted(self).into_iter().collect()
+    }
+}
+
+impl Observe for Created {
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            opened: Some(self.opened),
+            ..self.entry.outcome()
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        self.entry.nodes()
+    }
+}
+
+impl Observe for Directory {
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            bytes: self.as_bytes().len() as u64,
+            ..Outcome::default()
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        if !self.is_plus() {
+            return Vec::new();
+        }
+        self.iter()
+            .filter(|(name, _)| name.name != b"." && name.name != b"..")
+            .filter_map(|(_, entry)| counted(&entry?))
+            .collect()
+    }
+}
+
+impl Observe for Data {
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            bytes: self.len() as u64,
+            ..Outcome::default()
+        }
+    }
+
+    fn conceal(&mut self) -> Option<Data> {
+        Some(std::mem::take(self))
+    }
+
+    fn reveal(&mut self, data: Data) {
+        *self = data;
+    }
+}

@@ -1,0 +1,345 @@
+//! A file system under a layer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::about::{Describe, Observe, outcome_of};
+use super::calls::{Call, Done, PostCalls, PreCalls, Resume, Scratch, Step};
+use super::{Layer, Needs, OperationKind, OperationSet, Switches};
+use crate::dispatch::{Context, DetachedContext};
+use crate::filesystem::{FileSystem, Negotiation};
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the operation table names every operation and answer"
+)]
+use crate::ops::*;
+use crate::reply::Reply;
+use crate::{FileHandle, LockOwner, NodeId};
+
+/// A file system with a layer over it; itself a file system, so that layers stack.
+#[derive(Debug)]
+pub struct Layered<L, F> {
+    inner: Arc<Inner<L, F>>,
+}
+
+#[derive(Debug)]
+struct Inner<L, F> {
+    layer: L,
+    lower: F,
+    needs: Needs,
+    pre: OperationSet,
+    call: OperationSet,
+    post: OperationSet,
+    defer: OperationSet,
+    /// Operations that do not go straight through.
+    hooked: OperationSet,
+    forget: bool,
+}
+
+impl<L: Layer, F: FileSystem> Layered<L, F> {
+    /// Puts `layer` over `lower`.
+    pub fn new(layer: L, lower: F) -> Self {
+        Self::with_switches(layer, lower, &Switches::default())
+    }
+
+    /// Puts `layer` over `lower`, with what `switches` turn off left out.
+    pub fn with_switches(layer: L, lower: F, switches: &Switches) -> Self {
+        let interest = layer.interest();
+        let pre = interest.pre.both(switches.pre);
+        let post = interest.post.both(switches.post);
+        let defer = interest.defer.both(switches.post);
+        let hooked = pre
+            .with(post)
+            .with(defer)
+            .with(OperationSet::ALL.without(switches.call));
+        let inner = Inner {
+            needs: switches.restrict(layer.needs()),
+            layer,
+            lower,
+            pre,
+            call: switches.call,
+            post,
+            defer,
+            hooked,
+            forget: interest.forget,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The layer.
+    #[must_use]
+    pub fn layer(&self) -> &L {
+        &self.inner.layer
+    }
+
+    /// The file system below.
+    #[must_use]
+    pub fn lower(&self) -> &F {
+        &self.inner.lower
+    }
+
+    /// What the layer needs, after the switches.
+    #[must_use]
+    pub fn needs(&self) -> &Needs {
+        &self.inner.needs
+    }
+}
+
+/// How something that was opened is given back.
+struct Closing {
+    cx: DetachedContext,
+    kind: OperationKind,
+    node: NodeId,
+    flags: u32,
+}
+
+/// What a success below holds, to be given back when nobody will hear of it.
+struct Held {
+    nodes: Vec<NodeId>,
+    handle: Option<(NodeId, FileHandle)>,
+}
+
+impl Held {
+    fn of<A: Observe>(result: &Result<A, Errno>) -> Self {
+        let Ok(answer) = result else {
+            return Self {
+                nodes: Vec::new(),
+                handle: None,
+            };
+        };
+        let outcome = answer.outcome();
+        let node = outcome.entry.map_or(NodeId(0), |entry| entry.node);
+        Self {
+            nodes: answer.nodes(),
+            handle: outcome.opened.map(|opened| (node, opened.handle)),
+        }
+    }
+}
+
+impl<L: Layer, F: FileSystem> Inner<L, F> {
+    fn before<'a, O: Describe, A>(
+        &self,
+        cx: &'a Context<'a>,
+        scratch: &'a Scratch,
+        op: &mut O,
+        pre: impl FnOnce(&L, &Call<'a>, &mut O) -> Step<A>,
+    ) -> Step<A> {
+        if !self.pre.contains(O::KIND) {
+            return Step::Continue;
+        }
+        let mut call = Call {
+            cx,
+            scratch,
+            kind: O::KIND,
+            length: 0,
+        };
+        if O::KIND == OperationKind::Write {
+            call.length = op
+                .about()
+                .length
+                .map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        }
+        if self.needs.contents {
+            return pre(&self.layer, &call, op);
+        }
+        let given = *op;
+        op.conceal();
+        let step = pre(&self.layer, &call, op);
+        op.reveal(&given);
+        step
+    }
+
+    /// The reply for the file system below, whose answer goes through the post-call.
+    fn wrap<O, A>(
+        self: &Arc<Self>,
+        cx: &Context<'_>,
+        op: &O,
+        reply: Reply<A>,
+        below: bool,
+        post: fn(&L, &Done, &O::Kept, &mut Result<A, Errno>),
+    ) -> Reply<A>
+    where
+        L: Layer,
+        O: Describe + Keep,
+        A: Observe,
+    {
+        let kind = O::KIND;
+        let kept = op.keep(self.needs.contents);
+        let mut done = Done::new(cx, kind, self.defer.contains(kind));
+        let closing = below.then(|| closing_of(cx, op)).flatten();
+        let inner = Arc::clone(self);
+        reply.wrap(move |mut result, reply| {
+            if inner.post.contains(kind) {
+                let held = below.then(|| Held::of(&result));
+                inner.after(&mut done, &kept, &mut result, post);
+                if let Some(held) = held {
+                    inner.give_back(held, &result, closing.as_ref());
+                }
+            }
+            if !inner.defer.contains(kind) {
+                return reply.complete(result);
+            }
+            let outcome = outcome_of(&result);
+            let resume = Resume(Some(Box::new(move || reply.complete(result))));
+            inner.layer.defer(&done, &outcome, resume);
+        })
+    }
+
+    /// A post-call that panics must not take a thread of the file system below with it.
+    fn after<K, A: Observe>(
+        &self,
+        done: &mut Done,
+        kept: &K,
+        result: &mut Result<A, Errno>,
+        post: fn(&L, &Done, &K, &mut Result<A, Errno>),
+    ) {
+        let mut concealed = None;
+        if done.kind == OperationKind::Read
+            && let Ok(answer) = result
+        {
+            done.length = usize::try_from(answer.outcome().bytes).unwrap_or(usize::MAX);
+            if !self.needs.contents {
+                concealed = answer.conceal();
+            }
+        }
+        let call = AssertUnwindSafe(|| post(&self.layer, done, kept, result));
+        if catch_unwind(call).is_err() {
+            tracing::error!(
+                layer = self.layer.name(),
+                operation = done.kind.name(),
+                unique = done.unique.0,
+                "the layer panicked after the call; the caller gets EIO"
+            );
+            *result = Err(Errno::IO);
+        }
+        if let (Some(data), Ok(answer)) = (concealed, result) {
+            answer.reveal(data);
+        }
+    }
+
+    fn give_back<A: Observe>(
+        &self,
+        held: Held,
+        result: &Result<A, Errno>,
+        closing: Option<&Closing>,
+    ) {
+        self.close(&held, result, closing);
+        let mut told = result.as_ref().map(Observe::nodes).unwrap_or_default();
+        let untold = held.nodes.into_iter().filter(|node| {
+            let at = told.iter().position(|other| other == node);
+            at.map(|at| told.swap_remove(at)).is_none()
+        });
+        let forgets: Vec<_> = untold.map(|node| Forget { node, count: 1 }).collect();
+        if !forgets.is_empty() {
+            self.lower.forget(&forgets);
+        }
+    }
+
+    fn close<A>(&self, held: &Held, result: &Result<A, Errno>, closing: Option<&Closing>) {
+        let (Some((node, handle)), Some(closing), Err(_)) = (held.handle, closing, result) else {
+            return;
+        };
+        let cx = closing.cx.context();
+        if closing.kind == OperationKind::Opendir {
+            let op = Releasedir {
+                node: closing.node,
+                handle,
+            };
+            return self.lower.releasedir(&cx, op, Reply::intercept(|_| ()));
+        }
+        let opened = if closing.kind == OperationKind::Open {
+            closing.node
+        } else {
+            node
+        };
+        let op = Release {
+            node: opened,
+            handle,
+            flags: closing.flags,
+            lock_owner: LockOwner(0),
+            flock: false,
+        };
+        self.lower.release(&cx, op, Reply::intercept(|_| ()));
+    }
+}
+
+fn closing_of<O: Describe>(cx: &Context<'_>, op: &O) -> Option<Closing> {
+    let opens = matches!(
+        O::KIND,
+        OperationKind::Open
+            | OperationKind::Opendir
+            | OperationKind::Create
+            | OperationKind::Tmpfile
+    );
+    opens.then(|| {
+        let about = op.about();
+        Closing {
+            cx: cx.detach(),
+            kind: O::KIND,
+            node: about.node,
+            flags: about.flags.unwrap_or(0),
+        }
+    })
+}
+
+macro_rules! define_layered {
+    ($($method:ident: $operation:ident $(<$lt:lifetime>)? => $answer:ty, $default:expr, [$first:ident $(, $rest:ident)*], $doc:literal;)+) => {
+        impl<L: Layer, F: FileSystem> FileSystem for Layered<L, F> {
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                self.inner.needs.withhold(self.inner.layer.name(), negotiation);
+                self.inner.layer.init(negotiation)?;
+                self.inner.lower.init(negotiation)?;
+                if self.inner.needs.contents {
+                    negotiation.set_splice_writes(false);
+                }
+                Ok(())
+            }
+
+            fn destroy(&self) {
+                self.inner.layer.destroy();
+                self.inner.lower.destroy();
+            }
+
+            fn forget(&self, forgets: &[Forget]) {
+                if self.inner.forget {
+                    self.inner.layer.forget(forgets);
+                }
+                self.inner.lower.forget(forgets);
+            }
+
+            $(
+                fn $method(&self, cx: &Context<'_>, op: $operation $(<$lt>)?, reply: Reply<$answer>) {
+                    const KIND: OperationKind = OperationKind::$first;
+                    let inner = &self.inner;
+                    if !inner.hooked.contains(KIND) {
+                        return inner.lower.$method(cx, op, reply);
+                    }
+                    let scratch = Scratch::default();
+                    let mut op = op;
+                    let step = inner.before(cx, &scratch, &mut op, |layer, call, op| {
+                        PreCalls::$method(layer, call, op)
+                    });
+                    let below = matches!(step, Step::Continue) && inner.call.contains(KIND);
+                    let reply = if inner.post.contains(KIND) || inner.defer.contains(KIND) {
+                        inner.wrap(cx, &op, reply, below, |layer, done, kept, result| {
+                            PostCalls::$method(layer, done, &kept.operation(), result);
+                        })
+                    } else {
+                        reply
+                    };
+                    match step {
+                        Step::Answer(result) => reply.complete(result),
+                        Step::Continue if below => inner.lower.$method(cx, op, reply),
+                        Step::Continue => reply.complete($default),
+                    }
+                }
+            )+
+        }
+    };
+}
+
+for_each_operation!(define_layered);

@@ -1,0 +1,35 @@
+//! FUSE file systems in Rust: protocol, transports, sessions and mounting.
+//!
+//! Begin with [`docs::concepts`], and with [`path`] for a first file system; then see
+//! [`docs::caching`], [`docs::lifetimes`] and [`docs::deadlocks`].
+
+pub mod backing;
+pub mod decode;
+pub mod dispatch;
+pub mod docs;
+pub mod filesystem;
+mod id;
+mod inode;
+pub mod layer;
+pub mod mount;
+pub mod notify;
+pub mod ops;
+pub mod path;
+pub mod reply;
+pub mod session;
+mod sys;
+pub mod trace;
+pub mod transport;
+
+pub use bickford_abi as abi;
+pub use rustix::io::Errno;
+
+pub use dispatch::{Context, DetachedContext, Interrupt};
+pub use filesystem::blocking::Blocking;
+pub use filesystem::{FileSystem, Negotiation};
+pub use id::{FileHandle, Generation, LockOwner, NodeId, Unique};
+pub use mount::MountOptions;
+pub use notify::Notifier;
+pub use reply::Reply;
+pub use session::{MountedSession, Session, SessionConfig};
+pub use transport::Workers;

@@ -1,0 +1,211 @@
+//! Mounting and unmounting through fusermount3, the set-user-id helper of the fuse3 package.
+//!
+//! It is told by the environment variable `_FUSE_COMMFD` which of its descriptors is a socket, opens the
+//! device, mounts it and sends the descriptor over that socket.
+//!
+//! It is not asked for its own `auto_unmount`: it takes a mount that can still be opened for alive, which
+//! a mount is without its server where OPENDIR was answered with ENOSYS.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read, Seek};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::MemfdFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use super::MountError;
+use super::options::MountOptions;
+use super::point::MountPoint;
+
+const PROGRAM: &str = "fusermount3";
+
+/// Where to look besides PATH, which a service may not have.
+const PLACES: &[&str] = &["/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin"];
+
+/// Most that is kept of what the helper wrote to standard error.
+const MAX_MESSAGE_LEN: u64 = 4096;
+
+/// Where fusermount3 is, if it is installed.
+pub fn find_fusermount() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let listed = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
+    listed
+        .chain(PLACES.iter().map(PathBuf::from))
+        .map(|dir| dir.join(PROGRAM))
+        .find(|file| file.is_file())
+}
+
+pub(super) fn mount(
+    point: &MountPoint,
+    options: &MountOptions,
+    why_not_direct: &'static str,
+) -> Result<OwnedFd, MountError> {
+    let mountpoint = &point.path;
+    let program = find_fusermount().ok_or_else(|| MountError::FusermountMissing {
+        mountpoint: mountpoint.clone(),
+        reason: why_not_direct,
+    })?;
+    let failed = |source: io::Error| MountError::Helper {
+        mountpoint: mountpoint.clone(),
+        source,
+    };
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| failed(errno.into()))?;
+    let mut messages = message_file().map_err(failed)?;
+    let mut child = Command::new(program)
+        .arg0(PROGRAM)
+        .arg("-o")
+        .arg(options.to_fusermount())
+        .arg("--")
+        .arg(mountpoint)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(messages.try_clone().map_err(failed)?)
+        .spawn()
+        .map_err(failed)?;
+    match receive_descriptor(ours.as_fd()) {
+        Ok(Some(device)) => {
+            child.wait().map_err(failed)?;
+            Ok(device)
+        }
+        Ok(None) => {
+            child.wait().map_err(failed)?;
+            Err(MountError::Fusermount {
+                mountpoint: mountpoint.clone(),
+                message: read_messages(&mut messages),
+            })
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Unmounts through fusermount3; the error is what it wrote.
+pub(super) fn unmount(
+    program: &Path,
+    mountpoint: &Path,
+    lazy: bool,
+) -> io::Result<Result<(), String>> {
+    let mut messages = message_file()?;
+    let status = Command::new(program)
+        .arg0(PROGRAM)
+        .arg(if lazy { "-uz" } else { "-u" })
+        .arg("--")
+        .arg(mountpoint)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(messages.try_clone()?)
+        .status()?;
+    Ok(if status.success() {
+        Ok(())
+    } else {
+        Err(read_messages(&mut messages))
+    })
+}
+
+/// A file in memory: a pipe would have to be read while the helper runs.
+fn message_file() -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create(
+        c"fusermount3 messages",
+        MemfdFlags::CLOEXEC,
+    )?))
+}
+
+fn read_messages(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    let read = file
+        .rewind()
+        .and_then(|()| file.take(MAX_MESSAGE_LEN).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text
+        .lines()
+        .map(|line| line.strip_prefix("fusermount3: ").unwrap_or(line));
+    let joined = lines.collect::<Vec<_>>().join("; ");
+    match read {
+        Ok(_) if !joined.is_empty() => joined,
+        _ => "it gave no reason".to_owned(),
+    }
+}
+
+/// One descriptor, or `None` if the other end was closed without sending any.
+fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0_u8; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    match descriptors
+        .next()
+        .and_then(|mut descriptors| descriptors.next())
+    {
+        Some(descriptor) => Ok(Some(descriptor)),
+        None if received.bytes == 0 => Ok(None),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message without a descriptor",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+    use std::io::{IoSlice, Write};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_sent_descriptor_arrives_and_its_absence_is_told() {
+        let (ours, theirs) = pair();
+        let mut file = message_file().unwrap();
+        file.write_all(b"fusermount3: one\nfusermount3: two\n")
+            .unwrap();
+        let descriptors = [file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        rustix::net::sendmsg(
+            &theirs,
+            &[IoSlice::new(b"\0")],
+            &mut control,
+            SendFlags::empty(),
+        )
+        .unwrap();
+        let mut received = File::from(receive_descriptor(ours.as_fd()).unwrap().unwrap());
+        assert_eq!(read_messages(&mut received), "one; two");
+
+        rustix::io::write(&theirs, b"x").unwrap();
+        assert_eq!(
+            receive_descriptor(ours.as_fd()).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+        drop(theirs);
+        assert!(receive_descriptor(ours.as_fd()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,415 @@
+//! Mounting and unmounting: from options to an open `/dev/fuse` descriptor with a mount behind it.
+//!
+//! [`mount`] takes the way this process may go: system calls with CAP_SYS_ADMIN, fusermount3 without, or
+//! a descriptor that somebody else has mounted already (`/dev/fd/N` as mount point). Nobody answers
+//! requests yet when it returns, so do not touch the mount point before a session serves the descriptor.
+
+mod busy;
+mod config;
+mod direct;
+mod fusermount;
+mod mountinfo;
+mod option_text;
+mod options;
+mod point;
+mod probe;
+mod unmount;
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use thiserror::Error;
+
+pub use self::busy::{Holder, Use};
+pub use self::config::{FUSE_CONF, FuseConfig};
+pub use self::direct::probe_device;
+pub use self::fusermount::find_fusermount;
+pub use self::mountinfo::MountEntry;
+pub use self::option_text::{OptionError, escape_option, split_options, unknown};
+pub use self::options::{AccessPolicy, GenericFlags, MountOptions, RootKind};
+pub use self::probe::{KernelOffer, probe_kernel};
+pub use self::unmount::{Unmount, UnmountError, abort, unmount};
+
+use self::direct::DirectError;
+use self::point::MountPoint;
+use self::unmount::Own;
+use crate::sys::mount as sys;
+
+/// Why there is no mount.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The options cannot be used.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+    /// The mount point is the empty path.
+    #[error("mount: no mount point given; name a directory")]
+    NoMountpoint,
+    /// The mount point does not exist.
+    #[error("mount {}: the mount point does not exist; create it", .mountpoint.display())]
+    NotFound {
+        /// The mount point as given.
+        mountpoint: PathBuf,
+    },
+    /// A file over a directory, or the other way round.
+    #[error("mount {}: the mount point is {found}, the root of the file system is {expected}; mount it on {expected}", .mountpoint.display())]
+    WrongKind {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A FUSE mount whose server is gone is in the way.
+    #[error("mount {0}: a FUSE mount whose server is gone is there; unmount it first: bickford unmount {0}", .mountpoint.display())]
+    Dead {
+        /// The mount point as given.
+        mountpoint: PathBuf,
+    },
+    /// The mount point cannot be reached.
+    #[error("mount {}: the mount point cannot be used: {source}", .mountpoint.display())]
+    Unusable {
+        /// The mount point as given.
+        mountpoint: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The kernel says EBUSY.
+    #[error("mount {0}: busy: the same file system is mounted there, or the directory is being moved or removed; see findmnt {0}", .mountpoint.display())]
+    Busy {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+    },
+    /// /dev/fuse cannot be used.
+    #[error(
+        "open /dev/fuse: {source}; load the kernel module with 'modprobe fuse', or give the container the device"
+    )]
+    Device {
+        /// The reason.
+        source: io::Error,
+    },
+    /// Other users may not be let in.
+    #[error("mount {}: option {option} is refused: {FUSE_CONF} does not contain user_allow_other; add that line, mount as root, or leave the option out", .mountpoint.display())]
+    OthersRefused {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// `allow_other` or `allow_root`.
+        option: &'static str,
+    },
+    /// The rules for unprivileged users cannot be read.
+    #[error("read {FUSE_CONF}: {source}")]
+    Config {
+        /// The reason.
+        source: io::Error,
+    },
+    /// The system call failed.
+    #[error("mount {}: {call}: {source}{log}", .mountpoint.display())]
+    Kernel {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said besides, starting with ": ", or nothing.
+        log: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// Neither privileged nor helped.
+    #[error("mount {}: {reason} and fusermount3 was not found; install the fuse3 package or run as root", .mountpoint.display())]
+    FusermountMissing {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// Why it was not mounted directly.
+        reason: &'static str,
+    },
+    /// fusermount3 refused.
+    #[error("mount {}: fusermount3: {message}", .mountpoint.display())]
+    Fusermount {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// What it wrote.
+        message: String,
+    },
+    /// fusermount3, or the watcher of `auto_unmount`, could not be run.
+    #[error("mount {}: the helper process cannot be used: {source}", .mountpoint.display())]
+    Helper {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// `/dev/fd/N` is not an open FUSE device.
+    #[error("mount {}: not an open /dev/fuse descriptor ({source}); whoever starts this program has to pass it", .mountpoint.display())]
+    Descriptor {
+        /// The path as given.
+        mountpoint: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+/// How the descriptor was mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// By system calls of this process.
+    Direct,
+    /// By fusermount3.
+    Fusermount,
+    /// By whoever passed the descriptor `/dev/fd/N`.
+    Descriptor,
+}
+
+/// A mounted FUSE device.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Mounted {
+    /// The connection. When its last duplicate is closed the connection ends, and every further access to
+    /// the mount answers ENOTCONN.
+    pub device: OwnedFd,
+    /// Where it is mounted: absolute and without symbolic links, or `/dev/fd/N` as given.
+    pub mountpoint: PathBuf,
+    /// How it was mounted.
+    pub via: Via,
+    /// Unmounts, knows the connection, and with `auto_unmount` unmounts when dropped.
+    pub guard: MountGuard,
+}
+
+impl Mounted {
+    /// Unmounts, see [`MountGuard::unmount`].
+    pub fn unmount(&self, mode: Unmount) -> Result<(), UnmountError> {
+        self.guard.unmount(mode)
+    }
+
+    /// The number of the connection, see [`MountGuard::connection`].
+    pub fn connection(&self) -> Option<u32> {
+        self.guard.connection()
+    }
+}
+
+/// The mount behind a device, apart from the descriptor.
+#[derive(Debug)]
+pub struct MountGuard {
+    mountpoint: PathBuf,
+    via: Via,
+    access: AccessPolicy,
+    owner: u32,
+    /// The mount as it was listed right after it was made; `None` for passed descriptors.
+    own: Option<Own>,
+    /// With `auto_unmount`: the end of the pipe that the watcher waits for.
+    watch: Mutex<Option<OwnedFd>>,
+}
+
+impl MountGuard {
+    /// Unmounts. Nothing to do, and no error, when the mount is gone already or was made by whoever passed
+    /// the descriptor.
+    pub fn unmount(&self, mode: Unmount) -> Result<(), UnmountError> {
+        let Some(own) = &self.own else {
+            return Ok(());
+        };
+        unmount::unmount_entry(own, mode)?;
+        // Nothing is left for the watcher to do.
+        let watch = self
+            .watch
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(watch);
+        Ok(())
+    }
+
+    /// The number of the connection: the minor device number of the mount, and its directory in
+    /// /sys/fs/fuse/connections. `None` for passed descriptors.
+    pub fn connection(&self) -> Option<u32> {
+        self.own.as_ref().map(|own| own.entry.minor)
+    }
+
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// How it was mounted.
+    pub fn via(&self) -> Via {
+        self.via
+    }
+
+    /// Whether a request of user `uid` may be served. The kernel does not know `allow_root`: with that
+    /// option whoever serves the requests has to ask here and answer EACCES.
+    pub fn admits(&self, uid: u32) -> bool {
+        self.access.admits(uid, self.owner)
+    }
+
+    /// Who may use the mount.
+    pub fn access(&self) -> AccessPolicy {
+        self.access
+    }
+
+    /// Whether the mount is still listed.
+    pub fn is_mounted(&self) -> bool {
+        let Some(own) = &self.own else {
+            return true;
+        };
+        MountEntry::all().is_ok_and(|all| own.is_among(&all))
+    }
+}
+
+/// Mounts on `mountpoint`.
+///
+/// `/dev/fd/N` as mount point means: descriptor N is an open, mounted FUSE device; it is duplicated, and
+/// of the options only the access policy counts.
+pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    options.check()?;
+    if let Some(number) = passed_descriptor(mountpoint) {
+        return take_passed(mountpoint, number, options);
+    }
+    let point = MountPoint::resolve(mountpoint, options.root)?;
+    if !rustix::process::geteuid().is_root() {
+        check_others(&point.path, options)?;
+    }
+    let (device, via) = match direct::mount(&point, options) {
+        Ok(device) => (device, Via::Direct),
+        Err(DirectError::Failed(error)) => return Err(error),
+        Err(DirectError::NotPermitted(why)) => {
+            (fusermount::mount(&point, options, why)?, Via::Fusermount)
+        }
+    };
+    let helper = |source| MountError::Helper {
+        mountpoint: point.path.clone(),
+        source,
+    };
+    let entry = MountEntry::at(&point.path)
+        .and_then(|entry| {
+            entry.ok_or_else(|| {
+                io::Error::other("the new mount is not listed in /proc/self/mountinfo")
+            })
+        })
+        .map_err(helper)?;
+    let own = Own::listed_as(entry);
+    let watch = options.auto_unmount.then(|| watch(&own)).transpose();
+    let watch = watch.map_err(|error| {
+        // Without its watcher the mount would break the promise of the option.
+        let _ = unmount::unmount_entry(&own, Unmount::Lazy);
+        helper(error)
+    })?;
+    let guard = guard(point.path.clone(), via, options, Some(own), watch);
+    Ok(Mounted {
+        device,
+        mountpoint: point.path,
+        via,
+        guard,
+    })
+}
+
+fn guard(
+    mountpoint: PathBuf,
+    via: Via,
+    options: &MountOptions,
+    own: Option<Own>,
+    watch: Option<OwnedFd>,
+) -> MountGuard {
+    let owner = rustix::process::getuid().as_raw();
+    MountGuard {
+        mountpoint,
+        via,
+        access: options.access,
+        owner,
+        own,
+        watch: Mutex::new(watch),
+    }
+}
+
+fn watch(own: &Own) -> io::Result<OwnedFd> {
+    let path = CString::new(own.entry.mountpoint.as_os_str().as_bytes())?;
+    let identity = own
+        .identity
+        .ok_or_else(|| io::Error::other("the new mount has no identity: it cannot be opened"))?;
+    let helper = find_fusermount().map(|path| CString::new(path.into_os_string().into_vec()));
+    sys::spawn_unmount_watcher(&path, identity, helper.transpose()?.as_deref())
+}
+
+fn check_others(mountpoint: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let Some(option) = options.access.option_name() else {
+        return Ok(());
+    };
+    let config = FuseConfig::load().map_err(|source| MountError::Config { source })?;
+    if config.user_allow_other {
+        return Ok(());
+    }
+    Err(MountError::OthersRefused {
+        mountpoint: mountpoint.to_owned(),
+        option,
+    })
+}
+
+fn passed_descriptor(mountpoint: &Path) -> Option<i32> {
+    let digits = mountpoint.to_str()?.strip_prefix("/dev/fd/")?;
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())?
+}
+
+fn take_passed(
+    mountpoint: &Path,
+    number: i32,
+    options: &MountOptions,
+) -> Result<Mounted, MountError> {
+    let failed = |source| MountError::Descriptor {
+        mountpoint: mountpoint.to_owned(),
+        source,
+    };
+    let device = sys::duplicate_descriptor(number).map_err(failed)?;
+    let stat = rustix::fs::fstat(&device).map_err(|errno| failed(errno.into()))?;
+    let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_char_device();
+    // Documentation/admin-guide/devices.txt: 10 = miscellaneous, 229 = /dev/fuse.
+    let number = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
+    if !is_device || number != (10, 229) {
+        return Err(failed(io::Error::other("it is another file")));
+    }
+    let path = mountpoint.to_owned();
+    let guard = guard(path.clone(), Via::Descriptor, options, None, None);
+    Ok(Mounted {
+        device,
+        mountpoint: path,
+        via: Via::Descriptor,
+        guard,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn only_dev_fd_numbers_are_passed_descriptors() {
+        assert_eq!(passed_descriptor(Path::new("/dev/fd/7")), Some(7));
+        assert_eq!(passed_descriptor(Path::new("/dev/fd/")), None);
+        assert_eq!(passed_descriptor(Path::new("/dev/fd/7/x")), None);
+        assert_eq!(passed_descriptor(Path::new("/dev/fd/-1")), None);
+        assert_eq!(passed_descriptor(Path::new("/dev/fd/99999999999")), None);
+    }
+
+    #[test]
+    fn a_passed_descriptor_must_be_the_fuse_device() {
+        let file = tempfile::tempfile().unwrap();
+        let path = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
+        let message = mount(&path, &MountOptions::new()).unwrap_err().to_string();
+        assert!(
+            message.contains("not an open /dev/fuse descriptor"),
+            "{message}"
+        );
+        let message = mount(Path::new("/dev/fd/2147483647"), &MountOptions::new())
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("/dev/fd/2147483647"), "{message}");
+    }
+}

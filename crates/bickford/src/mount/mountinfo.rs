@@ -1,0 +1,167 @@
+//! /proc/self/mountinfo: what is mounted where, read without touching the file systems themselves.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One line of /proc/self/mountinfo, see proc_pid_mountinfo(5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MountEntry {
+    /// The mount's id.
+    pub id: u64,
+    /// The id of the mount it is mounted on.
+    pub parent: u64,
+    /// Major number of the device; 0 for file systems without one.
+    pub major: u32,
+    /// Minor number of the device; for FUSE the number of the connection.
+    pub minor: u32,
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// The options of this mount, as the kernel prints them.
+    pub options: String,
+    /// The type, `fuse` or `fuse.SUBTYPE` for FUSE.
+    pub fs_type: String,
+    /// The source, `fsname` for FUSE.
+    pub source: OsString,
+    /// The options of the file system, as the kernel prints them.
+    pub super_options: String,
+}
+
+impl MountEntry {
+    /// Whether this is a FUSE mount.
+    pub fn is_fuse(&self) -> bool {
+        let kind = self.fs_type.as_str();
+        kind == "fuse"
+            || kind == "fuseblk"
+            || kind.starts_with("fuse.")
+            || kind.starts_with("fuseblk.")
+    }
+
+    /// Whether both lines say the same of id, device and place. All three may be used again by a later mount.
+    pub fn is_same_mount(&self, other: &Self) -> bool {
+        let key = |entry: &Self| (entry.id, entry.major, entry.minor);
+        key(self) == key(other) && self.mountpoint == other.mountpoint
+    }
+
+    /// Every mount of this mount namespace that the process can see, oldest first.
+    pub fn all() -> io::Result<Vec<Self>> {
+        let bytes = fs::read("/proc/self/mountinfo")?;
+        Ok(bytes
+            .split(|byte| *byte == b'\n')
+            .filter_map(parse_line)
+            .collect())
+    }
+
+    /// The topmost mount at exactly `mountpoint` (an absolute path without symbolic links).
+    pub fn at(mountpoint: &Path) -> io::Result<Option<Self>> {
+        let top = Self::all()?
+            .into_iter()
+            .rfind(|entry| entry.mountpoint == mountpoint);
+        Ok(top)
+    }
+}
+
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = number(fields.next()?)?;
+    let parent = number(fields.next()?)?;
+    let device = text(fields.next()?);
+    let (major, minor) = device.split_once(':')?;
+    let _root = fields.next()?;
+    let mountpoint = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    let options = text(fields.next()?);
+    // Optional fields end with a single dash.
+    fields.by_ref().find(|field| *field == b"-")?;
+    let fs_type = text(fields.next()?);
+    let source = OsString::from_vec(unescape(fields.next()?));
+    let super_options = text(fields.next()?);
+    Some(MountEntry {
+        id,
+        parent,
+        major: major.parse().ok()?,
+        minor: minor.parse().ok()?,
+        mountpoint,
+        options,
+        fs_type,
+        source,
+        super_options,
+    })
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(&unescape(field)).into_owned()
+}
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Undoes the kernel's `\ooo` for space, tab, newline, backslash and hash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        if let (
+            b'\\',
+            [
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                after @ ..,
+            ],
+        ) = (first, tail)
+        {
+            bytes.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_escapes_and_optional_fields() {
+        let line = br"36 35 0:47 / /mnt/a\040b\134 rw,nosuid shared:1 master:2 - fuse.x my\040fs rw,user_id=0";
+        let entry = parse_line(line).unwrap();
+        assert_eq!(
+            (entry.id, entry.parent, entry.major, entry.minor),
+            (36, 35, 0, 47)
+        );
+        assert_eq!(entry.mountpoint, Path::new(r"/mnt/a b\"));
+        assert_eq!(
+            (entry.fs_type.as_str(), entry.source.to_str()),
+            ("fuse.x", Some("my fs"))
+        );
+        assert_eq!(
+            (entry.options.as_str(), entry.super_options.as_str()),
+            ("rw,nosuid", "rw,user_id=0")
+        );
+        assert!(entry.is_fuse());
+    }
+
+    #[test]
+    fn cut_lines_are_no_entries() {
+        let line = br"36 35 0:47 / /mnt rw - fuse x rw";
+        for end in 0..line.len() - b" rw".len() {
+            assert_eq!(parse_line(&line[..end]), None, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn the_root_of_this_process_is_listed() {
+        assert!(
+            MountEntry::at(Path::new("/"))
+                .unwrap()
+                .is_some_and(|entry| !entry.is_fuse())
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! Unmounting, also of mounts whose server is gone.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use thiserror::Error;
+
+use super::busy::{self, Holder};
+use super::fusermount;
+use super::mountinfo::MountEntry;
+use crate::sys::mount::mount_identity_at;
+
+/// How often a busy mount that nobody seems to use is tried, and how long between.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// How to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unmount {
+    /// Only when nobody uses it.
+    #[default]
+    Normal,
+    /// Detached now, gone when the last user is.
+    Lazy,
+    /// The connection is aborted: every request in flight ends with ECONNABORTED; then as lazy.
+    Force,
+}
+
+/// Why a mount is still there.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UnmountError {
+    /// The list of mounts cannot be read.
+    #[error("unmount {}: /proc/self/mountinfo cannot be read: {source}", .mountpoint.display())]
+    List {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// Nothing is mounted there.
+    #[error("unmount {}: nothing is mounted there; see 'findmnt -t fuse' and 'findmnt' for what is mounted", .mountpoint.display())]
+    NotMounted {
+        /// The mount point.
+        mountpoint: PathBuf,
+    },
+    /// Another kind of file system is mounted there.
+    #[error("unmount {0}: the mount there is of type {fs_type}, not FUSE; use umount {0}", .mountpoint.display())]
+    NotFuse {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// Its type.
+        fs_type: String,
+    },
+    /// Something else is mounted on top.
+    #[error("unmount {0}: covered by another mount of type {fs_type}; unmount that first: umount {0}", .mountpoint.display())]
+    Covered {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// The type of the mount on top.
+        fs_type: String,
+    },
+    /// Somebody uses it.
+    #[error("unmount {}: busy: {}; end them, or unmount with --lazy (gone when they are) or --force (their requests fail)", .mountpoint.display(), busy::describe(.holders, .below))]
+    Busy {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// The processes that were seen to use it.
+        holders: Vec<Holder>,
+        /// Mounts below it.
+        below: Vec<PathBuf>,
+    },
+    /// Not ours, and no helper.
+    #[error("unmount {}: CAP_SYS_ADMIN is missing and fusermount3 was not found; install the fuse3 package or run as root", .mountpoint.display())]
+    FusermountMissing {
+        /// The mount point.
+        mountpoint: PathBuf,
+    },
+    /// fusermount3 refused.
+    #[error("unmount {}: fusermount3: {message}", .mountpoint.display())]
+    Fusermount {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// What it wrote.
+        message: String,
+    },
+    /// The connection could not be aborted.
+    #[error("abort connection {connection} of {}: {source}; run as root or as the user who mounted, with /sys/fs/fuse/connections mounted (mount -t fusectl none /sys/fs/fuse/connections)", .mountpoint.display())]
+    Abort {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// The number of the connection.
+        connection: u32,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The system call failed.
+    #[error("unmount {}: {source}", .mountpoint.display())]
+    Kernel {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+/// Unmounts the FUSE mount on top of `mountpoint`. No request is sent to the file system, so it works on
+/// mounts that hang and on mounts whose server is gone.
+pub fn unmount(mountpoint: &Path, mode: Unmount) -> Result<(), UnmountError> {
+    let path = resolve(mountpoint);
+    let listed = MountEntry::at(&path).map_err(|source| UnmountError::List {
+        mountpoint: path.clone(),
+        source,
+    })?;
+    match listed {
+        None => Err(UnmountError::NotMounted { mountpoint: path }),
+        Some(entry) if !entry.is_fuse() => Err(UnmountError::NotFuse {
+            mountpoint: path,
+            fs_type: entry.fs_type,
+        }),
+        Some(entry) => unmount_entry(&Own::listed_as(entry), mode),
+    }
+}
+
+/// Aborts a connection: every request in flight ends with ECONNABORTED, every later one with ENOTCONN.
+pub fn abort(connection: u32) -> io::Result<()> {
+    let open = fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/sys/fs/fuse/connections/{connection}/abort"));
+    io::Write::write_all(&mut open?, b"1")
+}
+
+/// realpath(3) sends nothing to the file system mounted at the last component; where it fails, on the
+/// way through a dead mount, the path is taken as it was given.
+fn resolve(mountpoint: &Path) -> PathBuf {
+    fs::canonicalize(mountpoint)
+        .or_else(|_| std::path::absolute(mountpoint))
+        .map(|path| path.components().collect())
+        .unwrap_or_else(|_| mountpoint.to_owned())
+}
+
+/// One mount, and what tells it from a later one at the same place.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) entry: MountEntry,
+    /// `None` where the mount point cannot be opened.
+    pub(super) identity: Option<u64>,
+}
+
+impl Own {
+    /// The mount that is on top at the entry's place now.
+    pub(super) fn listed_as(entry: MountEntry) -> Self {
+        let identity = identity_at(&entry.mountpoint);
+        Self { entry, identity }
+    }
+
+    /// Whether it is among these, and if it is on top of its place, is not a later one that looks the same.
+    pub(super) fn is_among(&self, all: &[MountEntry]) -> bool {
+        let listed = all.iter().any(|listed| listed.is_same_mount(&self.entry));
+        let top = self.top(all);
+        let on_top = top.is_some_and(|top| top.is_same_mount(&self.entry));
+        listed && (!on_top || identity_at(&self.entry.mountpoint) == self.identity)
+    }
+
+    fn top<'a>(&self, all: &'a [MountEntry]) -> Option<&'a MountEntry> {
+        all.iter()
+            .rfind(|listed| listed.mountpoint == self.entry.mountpoint)
+    }
+}
+
+fn identity_at(mountpoint: &Path) -> Option<u64> {
+    let path = CString::new(mountpoint.as_os_str().as_bytes()).ok()?;
+    mount_identity_at(&path)
+}
+
+/// Unmounts exactly this mount; nothing to do if it is gone.
+pub(super) fn unmount_entry(own: &Own, mode: Unmount) -> Result<(), UnmountError> {
+    let entry = &own.entry;
+    let mountpoint = || entry.mountpoint.clone();
+    let list = |source| UnmountError::List {
+        mountpoint: mountpoint(),
+        source,
+    };
+    let all = MountEntry::all().map_err(list)?;
+    if !own.is_among(&all) {
+        return Ok(());
+    }
+    if let Some(top) = own.top(&all).filter(|top| !top.is_same_mount(entry)) {
+        return Err(UnmountError::Covered {
+            mountpoint: mountpoint(),
+            fs_type: top.fs_type.clone(),
+        });
+    }
+    let aborted = if mode == Unmount::Force {
+        abort(entry.minor)
+    } else {
+        Ok(())
+    };
+    let flags = match mode {
+        Unmount::Normal => UnmountFlags::NOFOLLOW,
+        Unmount::Lazy => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        Unmount::Force => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH | UnmountFlags::FORCE,
+    };
+    match unmount_patiently(entry, flags, &all) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(busy_error(entry, &all)),
+        Err(Errno::PERM) => {
+            aborted.map_err(|source| UnmountError::Abort {
+                mountpoint: mountpoint(),
+                connection: entry.minor,
+                source,
+            })?;
+            unmount_by_helper(entry, mode != Unmount::Normal, &all)
+        }
+        // Somebody else was quicker.
+        Err(Errno::INVAL | Errno::NOENT) if !own.is_among(&MountEntry::all().map_err(list)?) => {
+            Ok(())
+        }
+        Err(errno) => Err(UnmountError::Kernel {
+            mountpoint: mountpoint(),
+            source: errno.into(),
+        }),
+    }
+}
+
+/// Unmounts, and while the mount is busy although nobody is seen to use it, tries again for a while:
+/// a file that was closed a moment ago keeps it busy until the kernel has let go of it.
+fn unmount_patiently(
+    entry: &MountEntry,
+    flags: UnmountFlags,
+    all: &[MountEntry],
+) -> Result<(), Errno> {
+    let mut left = BUSY_TRIES;
+    loop {
+        let result = rustix::mount::unmount(&entry.mountpoint, flags);
+        left -= 1;
+        let used = || {
+            let used = busy_error(entry, all);
+            !matches!(used, UnmountError::Busy { holders, below, .. } if holders.is_empty() && below.is_empty())
+        };
+        if result != Err(Errno::BUSY) || left == 0 || used() {
+            return result;
+        }
+        std::thread::sleep(BUSY_PAUSE);
+        // Another mount may have come to the same place meanwhile.
+        if !MountEntry::all().is_ok_and(|all| all.iter().any(|other| other.is_same_mount(entry))) {
+            return Ok(());
+        }
+    }
+}
+
+fn unmount_by_helper(
+    entry: &MountEntry,
+    lazy: bool,
+    all: &[MountEntry],
+) -> Result<(), UnmountError> {
+    let mountpoint = entry.mountpoint.clone();
+    let Some(program) = fusermount::find_fusermount() else {
+        return Err(UnmountError::FusermountMissing { mountpoint });
+    };
+    match fusermount::unmount(&program, &entry.mountpoint, lazy) {
+        Ok(Ok(())) => Ok(()),
+        // fusermount3 prints strerror(3) of the C locale: it never calls setlocale(3).
+        Ok(Err(message)) if message.contains("busy") => Err(busy_error(entry, all)),
+        Ok(Err(message)) => Err(UnmountError::Fusermount {
+            mountpoint,
+            message,
+        }),
+        Err(source) => Err(UnmountError::Kernel { mountpoint, source }),
+    }
+}
+
+fn busy_error(entry: &MountEntry, all: &[MountEntry]) -> UnmountError {
+    let below = all.iter().filter(|listed| listed.parent == entry.id);
+    UnmountError::Busy {
+        mountpoint: entry.mountpoint.clone(),
+        holders: busy::holders(entry),
+        below: below.map(|listed| listed.mountpoint.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_fuse_mount_is_left_alone() {
+        let error = unmount(Path::new("/"), Unmount::Force).unwrap_err();
+        assert!(matches!(error, UnmountError::NotFuse { .. }), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let error = unmount(dir.path(), Unmount::Lazy).unwrap_err();
+        assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
+        let error = unmount(&dir.path().join("none"), Unmount::Normal).unwrap_err();
+        assert!(
+            error.to_string().contains("none: nothing is mounted there"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! Notifications: what the file system tells the kernel without being asked.
+//!
+//! The kernel may take locks for a notification that a request in progress holds; so it is sent by
+//! a thread of its own from a bounded queue, and a handler may always queue one.
+
+mod queue;
+mod retrieve;
+
+use std::ffi::CStr;
+use std::io;
+use std::sync::Arc;
+
+use bickford_abi::{self as abi, NotifyCode};
+use zerocopy::IntoBytes;
+
+pub use queue::QUEUE_MAX;
+pub(crate) use queue::Queue;
+pub(crate) use retrieve::Retrievals;
+
+use crate::NodeId;
+use crate::ops::PollHandle;
+
+/// Why a notification was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotifyError {
+    /// The queue holds [`QUEUE_MAX`] notifications.
+    #[error("{QUEUE_MAX} notifications wait already; the kernel takes none")]
+    Full,
+    /// The session has ended.
+    #[error("the session has ended")]
+    Ended,
+}
+
+/// Queues notifications of one session; clones share the queue.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    queue: Arc<Queue>,
+    retrievals: Arc<Retrievals>,
+}
+
+/// A notification as it goes to the kernel.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) code: NotifyCode,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) done: Option<Done>,
+}
+
+/// Called with the kernel's answer to one notification.
+pub(crate) struct Done(pub(crate) Box<dyn FnOnce(io::Result<()>) + Send>);
+
+impl std::fmt::Debug for Done {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Done")
+    }
+}
+
+fn named(fixed: &[u8], name: &CStr) -> Vec<u8> {
+    [fixed, name.to_bytes_with_nul()].concat()
+}
+
+fn name_length(name: &CStr) -> u32 {
+    u32::try_from(name.count_bytes()).unwrap_or(u32::MAX)
+}
+
+impl Notifier {
+    pub(crate) fn new(queue: Arc<Queue>, retrievals: Arc<Retrievals>) -> Self {
+        Self { queue, retrievals }
+    }
+
+    fn send(&self, code: NotifyCode, bytes: Vec<u8>) -> Result<(), NotifyError> {
+        self.queue.push(Message {
+            code,
+            bytes,
+            done: None,
+        })
+    }
+
+    /// Drops cached attributes of an inode, and cached data from `offset` on for `length` bytes; a
+    /// negative offset keeps the data, a length of zero means to the end.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn invalidate_inode(
+        &self,
+        node: NodeId,
+        offset: i64,
+        length: i64,
+    ) -> Result<(), NotifyError> {
+        let out = abi::NotifyInvalInodeOut {
+            ino: node.0,
+            off: offset,
+            len: length,
+        };
+        self.send(NotifyCode::InvalInode, out.as_bytes().to_vec())
+    }
+
+    /// The same, and calls `done` with the kernel's answer when data that were not written back yet
+    /// have been, too. It runs on the thread that sends notifications and must not wait for it.
+    ///
+    /// # Errors
+    /// When it cannot be queued; `done` is then not called.
+    pub fn invalidate_inode_then(
+        &self,
+        node: NodeId,
+        offset: i64,
+        length: i64,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Result<(), NotifyError> {
+        let out = abi::NotifyInvalInodeOut {
+            ino: node.0,
+            off: offset,
+            len: length,
+        };
+        self.queue.push(Message {
+            code: NotifyCode::InvalInode,
+            bytes: out.as_bytes().to_vec(),
+            done: Some(Done(Box::new(done))),
+        })
+    }
+
+    /// Drops a cached name.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn invalidate_entry(&self, parent: NodeId, name: &CStr) -> Result<(), NotifyError> {
+        self.entry(parent, name, abi::ExpireFlags::empty())
+    }
+
+    /// Lets a cached name expire: it is looked up again at its next use, but what is mounted or
+    /// open below stays.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn expire_entry(&self, parent: NodeId, name: &CStr) -> Result<(), NotifyError> {
+        self.entry(parent, name, abi::ExpireFlags::EXPIRE_ONLY)
+    }
+
+    fn entry(
+        &self,
+        parent: NodeId,
+        name: &CStr,
+        flags: abi::ExpireFlags,
+    ) -> Result<(), NotifyError> {
+        let out = abi::NotifyInvalEntryOut {
+            parent: parent.0,
+            namelen: name_length(name),
+            flags: flags.bits(),
+        };
+        self.send(NotifyCode::InvalEntry, named(out.as_bytes(), name))
+    }
+
+    /// A name was removed: drops it, and tells those who watch the directory.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &CStr) -> Result<(), NotifyError> {
+        let out = abi::NotifyDeleteOut {
+            parent: parent.0,
+            child: child.0,
+            namelen: name_length(name),
+            padding: 0,
+        };
+        self.send(NotifyCode::Delete, named(out.as_bytes(), name))
+    }
+
+    /// Puts data into the page cache of an inode.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<(), NotifyError> {
+        let out = abi::NotifyStoreOut {
+            nodeid: node.0,
+            offset,
+            size: u32::try_from(data.len()).unwrap_or(u32::MAX),
+            padding: 0,
+        };
+        self.send(NotifyCode::Store, [out.as_bytes(), data].concat())
+    }
+
+    /// Asks for data that the kernel has in the page cache of an inode. `receive` gets where they
+    /// begin and the bytes, which may be fewer; it is not called when the inode is not known.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn retrieve(
+        &self,
+        node: NodeId,
+        offset: u64,
+        size: u32,
+        receive: impl FnOnce(u64, &[u8]) + Send + 'static,
+    ) -> Result<(), NotifyError> {
+        let number = self
+            .retrievals
+            .add(Box::new(receive))
+            .ok_or(NotifyError::Full)?;
+        let out = abi::NotifyRetrieveOut {
+            notify_unique: number,
+            nodeid: node.0,
+            offset,
+            size,
+            padding: 0,
+        };
+        let sent = self.send(NotifyCode::Retrieve, out.as_bytes().to_vec());
+        if sent.is_err() {
+            self.retrievals.take(number);
+        }
+        sent
+    }
+
+    /// Wakes whoever polls an open file.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn wake_poll(&self, waiter: PollHandle) -> Result<(), NotifyError> {
+        let out = abi::NotifyPollWakeupOut { kh: waiter.0 };
+        self.send(NotifyCode::Poll, out.as_bytes().to_vec())
+    }
+
+    /// Has the kernel send every request again that was received and not answered.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn resend(&self) -> Result<(), NotifyError> {
+        self.send(NotifyCode::Resend, Vec::new())
+    }
+
+    /// Lets every cached name of the mount expire.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn increment_epoch(&self) -> Result<(), NotifyError> {
+        self.send(NotifyCode::IncEpoch, Vec::new())
+    }
+
+    /// Asks the kernel to forget inodes that nobody uses.
+    ///
+    /// # Errors
+    /// When it cannot be queued.
+    pub fn prune(&self, nodes: &[NodeId]) -> Result<(), NotifyError> {
+        let out = abi::NotifyPruneOut {
+            count: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            ..abi::NotifyPruneOut::default()
+        };
+        let mut bytes = out.as_bytes().to_vec();
+        bytes.extend(nodes.iter().flat_map(|node| node.0.to_ne_bytes()));
+        self.send(NotifyCode::Prune, bytes)
+    }
+
+    /// Waits until everything that was queued before has reached the kernel. Must not be called
+    /// from a handler: the kernel may wait for that very request.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub fn flush(&self) -> Result<(), NotifyError> {
+        self.queue.flush()
+    }
+}

@@ -1,0 +1,113 @@
+//! The bounded queue of notifications, emptied by a thread of its own.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustix::io::Errno;
+
+use super::{Message, NotifyError};
+use crate::transport::NotifySink;
+
+/// How many notifications may wait.
+pub const QUEUE_MAX: usize = 65_536;
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Message>,
+    pushed: u64,
+    sent: u64,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, message: Message) -> Result<(), NotifyError> {
+        let mut state = self.state();
+        if state.ended {
+            return Err(NotifyError::Ended);
+        }
+        if state.waiting.len() >= QUEUE_MAX {
+            return Err(NotifyError::Full);
+        }
+        state.waiting.push_back(message);
+        state.pushed += 1;
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    pub(super) fn flush(&self) -> Result<(), NotifyError> {
+        let state = self.state();
+        let until = state.pushed;
+        let state = self
+            .changed
+            .wait_while(state, |state| state.sent < until && !state.ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.sent < until {
+            Err(NotifyError::Ended)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Starts the thread that sends. It ends with [`Queue::end`].
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        sink: Arc<dyn NotifySink>,
+    ) -> std::io::Result<JoinHandle<()>> {
+        let queue = Arc::clone(self);
+        thread::Builder::new()
+            .name("bickford-notify".into())
+            .spawn(move || queue.run(&*sink))
+    }
+
+    fn run(&self, sink: &dyn NotifySink) {
+        loop {
+            let state = self.state();
+            let mut state = self
+                .changed
+                .wait_while(state, |state| state.waiting.is_empty() && !state.ended)
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.ended {
+                return;
+            }
+            let Some(message) = state.waiting.pop_front() else {
+                continue;
+            };
+            drop(state);
+            let result = sink.notify(message.code as i32, &[&message.bytes]);
+            if let Err(error) = &result {
+                // ENOENT: the kernel does not have what was to be dropped.
+                if Errno::from_io_error(error) != Some(Errno::NOENT) {
+                    tracing::debug!(
+                        code = message.code.name(),
+                        "notification not taken: {error}"
+                    );
+                }
+            }
+            if let Some(done) = message.done {
+                (done.0)(result);
+            }
+            self.state().sent += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        state.waiting.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+}

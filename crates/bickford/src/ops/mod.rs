@@ -1,0 +1,107 @@
+//! One file per operation: what the kernel asks, what is answered, and how both look as bytes.
+
+mod attr;
+mod data;
+mod directory;
+mod encode;
+mod table;
+
+mod access;
+mod bmap;
+mod copy_file_range;
+mod create;
+mod fallocate;
+mod flush;
+mod forget;
+mod fsync;
+mod getattr;
+mod init;
+mod ioctl;
+mod kept;
+mod link;
+mod lock;
+mod lookup;
+mod lseek;
+mod make;
+mod open;
+mod poll;
+mod read;
+mod readdir;
+mod readlink;
+mod release;
+mod remove;
+mod rename;
+mod setattr;
+mod statfs;
+mod statx;
+mod syncfs;
+mod write;
+mod xattr;
+
+pub use access::Access;
+pub use attr::{Attr, Attributes, Entry, Timestamp, decode_device, encode_device};
+pub use bmap::{Block, Bmap};
+pub use copy_file_range::{Copied, CopyFileRange};
+pub use create::{Create, Created, Tmpfile};
+pub use data::{Data, FileRange, Payload};
+pub use directory::{Directory, DirectoryEntry};
+pub use encode::{Encoder, Encoding};
+pub use fallocate::Fallocate;
+pub use flush::Flush;
+pub use forget::Forget;
+pub(crate) use forget::decode as decode_forgets;
+pub use fsync::{Fsync, Fsyncdir};
+pub use getattr::Getattr;
+pub use init::Protocol;
+pub use ioctl::{Ioctl, IoctlAnswer};
+pub use kept::{Keep, Kept, Named, WithBytes};
+pub use link::Link;
+pub use lock::{Getlk, Lock, LockKind, Setlk};
+pub use lookup::Lookup;
+pub use lseek::{Lseek, Offset};
+pub use make::{Mkdir, Mknod, Symlink};
+pub use open::{Open, Opendir, Opened};
+pub use poll::{Poll, PollAnswer, PollHandle};
+pub use read::Read;
+pub use readdir::{Readdir, Readdirplus};
+pub use readlink::{Readlink, Target};
+pub use release::{Release, Releasedir};
+pub use remove::{Rmdir, Unlink};
+pub use rename::Rename;
+pub use setattr::{SetTime, Setattr};
+pub use statfs::{Statfs, StatfsAnswer};
+pub use statx::{Statx, StatxAnswer};
+pub use syncfs::Syncfs;
+pub(crate) use table::for_each_operation;
+pub use write::{Write, Written};
+pub use xattr::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
+
+use bickford_abi::InHeader;
+
+use crate::decode::{Cursor, Malformed};
+
+/// What the kernel asks of a file system, borrowed from the bytes that it sent.
+pub trait Operation<'a>: Sized {
+    /// What it is answered with.
+    type Answer: Answer;
+
+    /// Reads the operation.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the bytes are not such an operation.
+    fn decode(
+        header: &InHeader,
+        body: &mut Cursor<'a>,
+        protocol: &Protocol,
+    ) -> Result<Self, Malformed>;
+}
+
+/// What an operation is answered with when it succeeds.
+pub trait Answer: Sized + Send + 'static {
+    /// Writes the answer as the kernel reads it.
+    fn encode(self, encoding: &Encoding, out: &mut Encoder);
+}
+
+impl Answer for () {
+    fn encode(self, _: &Encoding, _: &mut Encoder) {}
+}

@@ -1,0 +1,185 @@
+//! Listings: snapshots for those who list in one piece, entries with attributes where they are
+//! known and fresh.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use slab::Slab;
+
+use super::Core;
+use crate::inode::{Found, Want};
+use crate::ops::{Directory, DirectoryEntry, Opendir, Opened};
+use crate::path::listing::Name;
+use crate::path::{FileSystem, Listing};
+use crate::{Context, Errno, FileHandle, NodeId};
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct OpenDirectory {
+    /// The file system's own handle.
+    pub(super) handle: FileHandle,
+    /// What was listed in one piece.
+    snapshot: Mutex<Option<Arc<[Name]>>>,
+}
+
+/// Open directories by the handle that the kernel has; as many as the kernel has open.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    open: Mutex<Slab<Arc<OpenDirectory>>>,
+}
+
+impl Directories {
+    fn open(&self) -> MutexGuard<'_, Slab<Arc<OpenDirectory>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, handle: FileHandle) -> Result<Arc<OpenDirectory>, Errno> {
+        let key = usize::try_from(handle.0).map_err(|_| Errno::BADF)?;
+        self.open().get(key).cloned().ok_or(Errno::BADF)
+    }
+}
+
+impl OpenDirectory {
+    fn snapshot(&self) -> MutexGuard<'_, Option<Arc<[Name]>>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Shown where an inode number is not known; readdir(3) has no way to say so.
+const UNKNOWN_INO: u64 = 0xffff_ffff;
+
+const DIRECTORY: u32 = 0o040_000;
+
+/// A request for names.
+pub(super) struct Ask {
+    pub(super) node: NodeId,
+    pub(super) handle: FileHandle,
+    pub(super) offset: u64,
+    pub(super) size: u32,
+}
+
+impl<F: FileSystem> Core<F> {
+    pub(super) fn open_directory(&self, cx: &Context<'_>, op: Opendir) -> Result<Opened, Errno> {
+        let claim = self.claim(cx, Want::node(op.node))?;
+        let mut opened = match self.filesystem.opendir(cx, claim.path()) {
+            Err(Errno::NOSYS) => Opened::default(),
+            other => other?,
+        };
+        let directory = OpenDirectory {
+            handle: opened.handle,
+            snapshot: Mutex::default(),
+        };
+        let key = self.directories.open().insert(Arc::new(directory));
+        opened.handle = FileHandle(key as u64);
+        Ok(opened)
+    }
+
+    pub(super) fn close_directory(
+        &self,
+        cx: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+    ) -> Result<(), Errno> {
+        let directory = self.directories.get(handle)?;
+        if let Ok(key) = usize::try_from(handle.0) {
+            self.directories.open().try_remove(key);
+        }
+        let held = self.file(cx, node, directory.handle)?;
+        match self.filesystem.releasedir(cx, held.subject()) {
+            Err(Errno::NOSYS) => Ok(()),
+            other => other,
+        }
+    }
+
+    pub(super) fn list(
+        &self,
+        cx: &Context<'_>,
+        ask: &Ask,
+        mut into: Directory,
+    ) -> Result<Directory, Errno> {
+        let directory = self.directories.get(ask.handle)?;
+        let known = directory.snapshot().clone().filter(|_| ask.offset > 0);
+        if let Some(names) = known {
+            self.fill(ask, &names, false, &mut into);
+            return Ok(into);
+        }
+        let mut listing = Listing::new(ask.size);
+        let held = self.file(cx, ask.node, directory.handle)?;
+        self.filesystem
+            .readdir(cx, held.subject(), ask.offset, &mut listing)?;
+        if listing.overflowed() {
+            return Err(Errno::OVERFLOW);
+        }
+        let in_parts = listing.is_in_parts();
+        let names = listing.into_names();
+        if in_parts {
+            let names = names.iter();
+            self.fill_from(ask, names, true, &mut into);
+            return Ok(into);
+        }
+        if names.is_empty() && ask.offset > 0 {
+            return Ok(into); // The end of a listing in parts, most likely.
+        }
+        let names: Arc<[Name]> = names.into();
+        *directory.snapshot() = Some(Arc::clone(&names));
+        self.fill(ask, &names, true, &mut into);
+        Ok(into)
+    }
+
+    /// From a listing in one piece. Its names have the offsets 3, 4, ... after `.` and `..`.
+    fn fill(&self, ask: &Ask, names: &[Name], fresh: bool, into: &mut Directory) {
+        for (name, ino, offset) in [(&b"."[..], ask.node.0, 1), (b"..", UNKNOWN_INO, 2)] {
+            let entry = DirectoryEntry {
+                name,
+                ino,
+                offset,
+                mode: DIRECTORY,
+            };
+            if ask.offset < offset && !into.push(&entry) {
+                return;
+            }
+        }
+        let skipped = usize::try_from(ask.offset.saturating_sub(2)).unwrap_or(usize::MAX);
+        self.fill_from(ask, names.iter().skip(skipped), fresh, into);
+    }
+
+    /// Attributes that were got in an earlier request may be those of a name that is gone; then
+    /// the kernel is left to look the name up.
+    fn fill_from<'a>(
+        &self,
+        ask: &Ask,
+        names: impl Iterator<Item = &'a Name>,
+        fresh: bool,
+        into: &mut Directory,
+    ) {
+        for name in names {
+            if !into.fits(name.name.len()) {
+                return;
+            }
+            let node = match name.attr.filter(|_| fresh && into.is_plus()) {
+                Some(attr) => {
+                    let found = Found::new(&attr, self.options.use_ino);
+                    let node = self.table.bind_free(ask.node, &name.name, found);
+                    node.map(|node| (node, attr))
+                }
+                None => None,
+            };
+            let known = || self.table.child(ask.node, &name.name);
+            let ino = match (name.attr, node) {
+                (Some(attr), _) if self.options.use_ino && attr.ino != 0 => attr.ino,
+                (_, Some((node, _))) => node.0,
+                _ => known().map_or(UNKNOWN_INO, |node| node.0),
+            };
+            let entry = DirectoryEntry {
+                name: &name.name,
+                ino,
+                offset: name.offset,
+                mode: name.mode,
+            };
+            let pushed = match node {
+                Some((node, attr)) => into.push_entry(&entry, &self.entry(node, attr)),
+                None => into.push(&entry),
+            };
+            debug_assert!(pushed, "it was asked whether the name fits");
+        }
+    }
+}

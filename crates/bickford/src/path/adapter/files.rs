@@ -1,0 +1,177 @@
+//! Operations on attributes and open files.
+
+use bickford_abi::{IoctlFlags, OpenOutFlags};
+
+use super::Core;
+use crate::inode::{Ending, Want};
+use crate::ops::{self, Attr, Attributes, CopyFileRange, IoctlAnswer, Opened, Setattr, Setlk};
+use crate::path::{FileSystem, Ioctl, Open, Subject, Times};
+use crate::{Context, Errno, FileHandle, NodeId};
+
+impl<F: FileSystem> Core<F> {
+    pub(super) fn change(&self, cx: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
+        let held = self.about(cx, op.node, op.handle)?;
+        let subject = held.subject();
+        if let Some(mode) = op.mode {
+            self.filesystem.chmod(cx, subject, mode & 0o7777)?;
+        }
+        if op.uid.is_some() || op.gid.is_some() {
+            self.filesystem.chown(cx, subject, op.uid, op.gid)?;
+        }
+        if let Some(size) = op.size {
+            self.filesystem.truncate(cx, subject, size)?;
+        }
+        if let Some(times) = Times::new(op.accessed, op.modified) {
+            match self.filesystem.utimens(cx, subject, times) {
+                // truncate(2) comes with the time of its own change.
+                Err(Errno::NOSYS) if op.size.is_some() => {}
+                other => other?,
+            }
+        }
+        let attr = self.filesystem.getattr(cx, subject)?;
+        Ok(self.attributes(op.node, attr))
+    }
+
+    pub(super) fn dress_open(&self, mut opened: Opened) -> Opened {
+        if self.options.direct_io {
+            opened.flags |= OpenOutFlags::DIRECT_IO;
+        }
+        if self.options.kernel_cache {
+            opened.flags |= OpenOutFlags::KEEP_CACHE;
+        }
+        opened
+    }
+
+    pub(super) fn open_file(&self, cx: &Context<'_>, op: ops::Open) -> Result<Opened, Errno> {
+        let claim = self.claim(cx, Want::node(op.node))?;
+        let open = Open::new(op.flags & !libc::O_TRUNC.cast_unsigned(), op.open_flags);
+        let opened = match self.filesystem.open(cx, claim.path(), open) {
+            Err(Errno::NOSYS) if self.may_not_open() => return Err(Errno::NOSYS),
+            Err(Errno::NOSYS) => Opened::default(),
+            other => other?,
+        };
+        self.table.opened(op.node, opened.handle);
+        let mut opened = self.dress_open(opened);
+        if self.options.auto_cache
+            && let Ok(attr) = self.attr_at(cx, claim.path())
+            && self.table.opened_as(op.node, attr.modified, attr.size)
+        {
+            opened.flags |= OpenOutFlags::KEEP_CACHE;
+        }
+        Ok(opened)
+    }
+
+    fn may_not_open(&self) -> bool {
+        !self.opens_needed.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(super) fn release_file(
+        &self,
+        cx: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+    ) -> Result<(), Errno> {
+        if self.table.released(node, handle) == Ending::Now {
+            self.end(cx, node, handle);
+        }
+        Ok(())
+    }
+
+    /// An open file has ended, and nobody borrows its handle.
+    pub(super) fn end(&self, cx: &Context<'_>, node: NodeId, handle: FileHandle) {
+        let claim = match self.options.handles_only {
+            true => None,
+            false => self.claim(cx, Want::node(node)).ok(),
+        };
+        let subject = Subject::new(claim.as_ref().map(|claim| claim.path()), Some(handle));
+        match self.filesystem.release(cx, subject) {
+            Ok(()) | Err(Errno::NOSYS) => {}
+            Err(errno) => tracing::debug!(node = node.0, "release: {errno}"),
+        }
+        drop(claim);
+        if let Some((parent, name)) = self.table.closed(node) {
+            self.unhide(cx, parent, &name);
+        }
+    }
+
+    pub(super) fn lock(&self, cx: &Context<'_>, op: Setlk) -> Result<(), Errno> {
+        let held = match op.wait {
+            true => self.handle_only(cx, op.node, op.handle),
+            false => self.file(cx, op.node, op.handle)?,
+        };
+        let file = held.subject();
+        if op.flock {
+            let kind = op.lock.kind;
+            return self.filesystem.flock(cx, file, op.owner, kind, op.wait);
+        }
+        self.filesystem.setlk(cx, file, op.owner, op.lock, op.wait)
+    }
+
+    pub(super) fn command(
+        &self,
+        cx: &Context<'_>,
+        op: &ops::Ioctl<'_>,
+    ) -> Result<IoctlAnswer, Errno> {
+        let handle = if op.flags.contains(IoctlFlags::DIR) {
+            self.directories.get(op.handle)?.handle
+        } else {
+            op.handle
+        };
+        let held = self.file(cx, op.node, handle)?;
+        self.filesystem.ioctl(cx, held.subject(), &Ioctl::new(op))
+    }
+
+    /// Both paths have to be claimed together, so that two copies cannot wait for each other.
+    pub(super) fn copy(&self, cx: &Context<'_>, op: CopyFileRange) -> Result<u64, Errno> {
+        let mut claims = [None, None];
+        let mut both = None;
+        if !self.options.handles_only {
+            match self.claim(cx, Want::nodes(op.node_in, op.node_out)) {
+                Ok(claim) => both = Some(claim),
+                Err(Errno::NOENT) => claims = self.claim_either(cx, op.node_in, op.node_out)?,
+                Err(errno) => return Err(errno),
+            }
+        }
+        let [first, second] = &claims;
+        let first = both.as_ref().or(first.as_ref()).map(|claim| claim.path());
+        let second = second.as_ref().map(|claim| claim.path());
+        let second = both.as_ref().map(|claim| claim.second_path()).or(second);
+        self.filesystem.copy_file_range(
+            cx,
+            Subject::new(first, Some(op.handle_in)),
+            op.offset_in,
+            Subject::new(second, Some(op.handle_out)),
+            op.offset_out,
+            op.length,
+        )
+    }
+
+    /// A path of the first node, or else of the second.
+    fn claim_either(
+        &self,
+        cx: &Context<'_>,
+        first: NodeId,
+        second: NodeId,
+    ) -> Result<[Option<crate::inode::Claim>; 2], Errno> {
+        match self.claim(cx, Want::node(first)) {
+            Ok(claim) => return Ok([Some(claim), None]),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        match self.claim(cx, Want::node(second)) {
+            Ok(claim) => Ok([None, Some(claim)]),
+            Err(Errno::NOENT) => Ok([None, None]),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    pub(super) fn attr_of(
+        &self,
+        cx: &Context<'_>,
+        node: NodeId,
+        handle: Option<FileHandle>,
+    ) -> Result<Attr, Errno> {
+        let held = self.about(cx, node, handle)?;
+        self.filesystem.getattr(cx, held.subject())
+    }
+}

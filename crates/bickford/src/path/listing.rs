@@ -1,0 +1,101 @@
+//! Listings of directories over paths.
+
+use crate::ops::Attr;
+
+/// Bytes of names that one directory may have in memory while it is being listed in one piece.
+pub const LISTING_BYTES_MAX: usize = 256 << 20;
+
+/// One name.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) mode: u32,
+    pub(crate) attr: Option<Attr>,
+    pub(crate) offset: u64,
+}
+
+/// What a directory holds, filled by [`super::FileSystem::readdir`] in one of two ways:
+///
+/// - In one piece: add every name with [`Listing::add`] or [`Listing::add_attr`], whatever the
+///   offset. The listing is kept for the open directory, so that one who reads it sees each name
+///   once even if names come and go meanwhile. A directory that is rewound is listed again. `.`
+///   and `..` are there without being added.
+/// - In parts, for directories too large for that: add names from the given offset on with
+///   [`Listing::add_at`], until it answers false.
+#[derive(Debug)]
+pub struct Listing {
+    names: Vec<Name>,
+    in_parts: bool,
+    room: usize,
+    bytes: usize,
+}
+
+impl Listing {
+    /// For `room` bytes of names in a listing in parts.
+    pub(crate) fn new(room: u32) -> Self {
+        Self {
+            names: Vec::new(),
+            in_parts: false,
+            room: room as usize,
+            bytes: 0,
+        }
+    }
+
+    /// Adds a name. Of `mode` only the type counts; zero when it is unknown.
+    pub fn add(&mut self, name: impl AsRef<[u8]>, mode: u32) {
+        self.push(name.as_ref(), mode, None);
+    }
+
+    /// Adds a name with its attributes, which saves the kernel asking for them.
+    pub fn add_attr(&mut self, name: impl AsRef<[u8]>, attr: Attr) {
+        self.push(name.as_ref(), attr.mode, Some(attr));
+    }
+
+    /// Adds a name to a listing in parts; `offset` is where it goes on after this name, and not
+    /// zero. Answers false when no more fits, and then the name comes again with the next call.
+    #[must_use = "what did not fit must come again with the next call"]
+    pub fn add_at(&mut self, name: impl AsRef<[u8]>, mode: u32, offset: u64) -> bool {
+        self.in_parts = true;
+        let name = name.as_ref();
+        let size = (24 + name.len()).next_multiple_of(8);
+        if self.room < size {
+            return false;
+        }
+        self.room -= size;
+        self.names.push(Name {
+            name: name.into(),
+            mode,
+            attr: None,
+            offset,
+        });
+        true
+    }
+
+    fn push(&mut self, name: &[u8], mode: u32, attr: Option<Attr>) {
+        self.bytes += size_of::<Name>() + name.len();
+        if self.bytes > LISTING_BYTES_MAX || name == b"." || name == b".." {
+            return;
+        }
+        // The first two offsets are those of `.` and `..`.
+        let offset = self.names.len() as u64 + 3;
+        self.names.push(Name {
+            name: name.into(),
+            mode,
+            attr,
+            offset,
+        });
+    }
+
+    pub(crate) fn is_in_parts(&self) -> bool {
+        self.in_parts
+    }
+
+    /// Whether there were more names than are kept.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.bytes > LISTING_BYTES_MAX
+    }
+
+    pub(crate) fn into_names(self) -> Vec<Name> {
+        self.names
+    }
+}

@@ -1,0 +1,109 @@
+//! What an operation over paths is about.
+
+use std::path::Path;
+
+use bickford_abi::OpenInFlags;
+use rustix::io::Errno;
+
+use crate::FileHandle;
+use crate::ops::SetTime;
+
+/// A file that an operation is about: by its path, by the handle of an open file, or by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    path: Option<&'a Path>,
+    handle: Option<FileHandle>,
+}
+
+impl<'a> Subject<'a> {
+    /// By a path, a handle, or both.
+    #[must_use]
+    pub fn new(path: Option<&'a Path>, handle: Option<FileHandle>) -> Self {
+        Self { path, handle }
+    }
+
+    /// By a path alone.
+    #[must_use]
+    pub fn of_path(path: &'a Path) -> Self {
+        Self::new(Some(path), None)
+    }
+
+    /// The path, right for as long as the method runs.
+    ///
+    /// # Errors
+    /// ENOENT where there is none: an open file whose last name was removed, or
+    /// [`super::Options::handles_only`].
+    pub fn path(&self) -> Result<&'a Path, Errno> {
+        self.path.ok_or(Errno::NOENT)
+    }
+
+    /// The handle that opening answered with, where the operation comes through an open file, or
+    /// the file has no path any more but is open.
+    #[must_use]
+    pub fn handle(&self) -> Option<FileHandle> {
+        self.handle
+    }
+}
+
+/// What a new inode is to be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct New {
+    /// Type and permissions; the umask is applied already.
+    pub mode: u32,
+    /// Device number in the kernel's 32-bit form, for device nodes.
+    pub rdev: u32,
+    /// The caller's umask.
+    pub umask: u32,
+}
+
+impl New {
+    /// Of a type and with permissions, and nothing else.
+    #[must_use]
+    pub fn of_mode(mode: u32) -> Self {
+        Self::with_mode(mode, 0, 0)
+    }
+
+    pub(crate) fn with_mode(mode: u32, rdev: u32, umask: u32) -> Self {
+        Self { mode, rdev, umask }
+    }
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Open {
+    /// Flags of open(2), without O_CREAT, O_EXCL and O_TRUNC.
+    pub flags: u32,
+    /// Whether opening must clear set-id bits.
+    pub open_flags: OpenInFlags,
+}
+
+impl Open {
+    pub(crate) fn new(flags: u32, open_flags: OpenInFlags) -> Self {
+        Self { flags, open_flags }
+    }
+
+    /// Whether the file can be written to through this open.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.flags & 3 != 0
+    }
+}
+
+impl Times {
+    pub(crate) fn new(accessed: Option<SetTime>, modified: Option<SetTime>) -> Option<Self> {
+        let any = accessed.is_some() || modified.is_some();
+        any.then_some(Self { accessed, modified })
+    }
+}
+
+/// Times to set; what is `None` stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Times {
+    /// Time of the last access.
+    pub accessed: Option<SetTime>,
+    /// Time of the last change of the contents.
+    pub modified: Option<SetTime>,
+}

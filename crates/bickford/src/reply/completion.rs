@@ -1,0 +1,120 @@
+//! The way back of one request: trace, send, leave the in-flight table.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use bickford_abi::Opcode;
+use rustix::io::Errno;
+
+use crate::Unique;
+use crate::backing::Backing;
+use crate::dispatch::InFlight;
+use crate::ops::{Answer, Data, Encoder, Encoding};
+use crate::trace::{Events, Recorder, Stages};
+use crate::transport::{Outgoing, Responder, Ticket};
+
+/// Everything that is needed to answer one request.
+pub struct Completion {
+    pub(crate) responder: Arc<dyn Responder>,
+    pub(crate) ticket: Ticket,
+    pub(crate) opcode: Opcode,
+    pub(crate) minor: u32,
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) slot: u32,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) stages: Stages,
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({} {})", self.opcode.name(), self.ticket.unique)
+    }
+}
+
+impl Completion {
+    pub(crate) fn finish<A: Answer>(self, result: Result<A, Errno>) {
+        match result {
+            Ok(answer) => {
+                let mut encoder = Encoder::default();
+                answer.encode(
+                    &Encoding {
+                        minor: self.minor,
+                        opcode: self.opcode,
+                    },
+                    &mut encoder,
+                );
+                let (fixed, data) = encoder.parts();
+                self.send(Outgoing {
+                    error: 0,
+                    fixed,
+                    data,
+                });
+            }
+            Err(errno) => self.fail(errno),
+        }
+    }
+
+    pub(crate) fn fail(self, errno: Errno) {
+        self.send(Outgoing {
+            error: errno.raw_os_error(),
+            fixed: &[],
+            data: &Data::Empty,
+        });
+    }
+
+    pub(crate) fn abandon(self) {
+        tracing::error!(
+            opcode = self.opcode.name(),
+            unique = self.ticket.unique.0,
+            "a reply was dropped without an answer; the caller gets EIO"
+        );
+        self.fail(Errno::IO);
+    }
+
+    /// The table entry goes first: afterwards the kernel may use the number again.
+    fn send(mut self, answer: Outgoing<'_>) {
+        self.stages.mark_handled();
+        self.in_flight.remove(self.slot);
+        let sent = self.responder.respond(self.ticket, &answer);
+        self.stages.mark_sent();
+        self.recorder.record(self.opcode, &self.stages, &answer);
+        if self.events.is_enabled() {
+            self.events.push(
+                self.ticket.unique.0,
+                self.opcode,
+                answer.error,
+                &self.stages,
+            );
+        }
+        if let Err(error) = sent {
+            report(self.opcode, self.ticket.unique, &answer, &error);
+        }
+    }
+
+    pub(crate) fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
+        self.responder.open_backing(file)
+    }
+}
+
+fn report(opcode: Opcode, unique: Unique, answer: &Outgoing<'_>, error: &io::Error) {
+    match Errno::from_io_error(error) {
+        // The caller was killed meanwhile, or the mount is gone: nobody waits for the answer.
+        Some(Errno::NOENT | Errno::NODEV | Errno::NOTCONN | Errno::CONNABORTED) => {
+            tracing::debug!(
+                opcode = opcode.name(),
+                unique = unique.0,
+                "nobody waits: {error}"
+            );
+        }
+        _ => tracing::error!(
+            opcode = opcode.name(),
+            unique = unique.0,
+            error = answer.error,
+            bytes = answer.fixed.len() + answer.data.len(),
+            "the kernel did not take a reply: {error}"
+        ),
+    }
+}

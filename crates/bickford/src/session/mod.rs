@@ -1,0 +1,207 @@
+//! A session: one mounted file system, from INIT to its end.
+
+mod carrier;
+mod mounting;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use bickford_abi::InitFlags;
+
+use crate::dispatch::{Admission, Negotiated, Server, ServerConfig};
+use crate::filesystem::FileSystem;
+use crate::notify::Notifier;
+use crate::trace::Stats;
+use crate::transport::dev_fuse::{self, Channel};
+use crate::transport::{TransportChoice, TransportInForce, Workers, abort};
+
+use carrier::{Carrier, Plan};
+
+pub use mounting::{MountedSession, SessionError};
+
+/// How a session is served.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SessionConfig {
+    /// Threads that handle requests; over io_uring, those of each CPU, which are 2 to 16.
+    pub workers: Workers,
+    /// How requests come in.
+    pub transport: TransportChoice,
+    /// Limits of the dispatcher.
+    pub server: ServerConfig,
+}
+
+impl SessionConfig {
+    /// Sets the number of threads.
+    #[must_use]
+    pub fn workers(mut self, workers: Workers) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Sets how requests come in.
+    #[must_use]
+    pub fn transport(mut self, transport: TransportChoice) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Sets whose requests are answered.
+    #[must_use]
+    pub fn access(mut self, access: Admission) -> Self {
+        self.server.access = access;
+        self
+    }
+}
+
+/// A file system that is being served. It goes on until the file system is unmounted or the
+/// connection aborted.
+#[derive(Debug)]
+pub struct Session {
+    server: Arc<Server>,
+    device: Arc<OwnedFd>,
+    carrier: Carrier,
+    transport: TransportInForce,
+    notify: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Session {
+    /// Serves `filesystem` over a mounted descriptor of /dev/fuse. When this returns, INIT is done
+    /// and requests are being answered.
+    ///
+    /// # Errors
+    /// When the connection ends before INIT, the file system refuses to begin, or threads cannot
+    /// be started.
+    pub fn start(
+        filesystem: impl FileSystem,
+        device: impl Into<OwnedFd>,
+        config: SessionConfig,
+    ) -> io::Result<Self> {
+        let device = Arc::new(device.into());
+        let plan = Plan::new(&device, &config)?;
+        let mut limits = config.server;
+        limits
+            .allowed
+            .set(InitFlags::OVER_IO_URING, plan.is_prepared());
+        let server = Arc::new(Server::new(filesystem, limits));
+        dev_fuse::initialize(&server, &device)?;
+        let sink = Arc::new(Channel::new(Arc::clone(&device)));
+        let notify = server.queue().serve(sink)?;
+        let (carrier, transport) = match plan.start(&server, &device) {
+            Ok(started) => started,
+            Err(error) => {
+                server.destroy();
+                return Err(error);
+            }
+        };
+        let session = Self {
+            server,
+            device,
+            carrier,
+            transport,
+            notify: Mutex::new(Some(notify)),
+        };
+        session.log_start(config);
+        Ok(session)
+    }
+
+    fn log_start(&self, config: SessionConfig) {
+        let Some(Negotiated {
+            protocol,
+            negotiation,
+        }) = self.server.negotiated()
+        else {
+            return;
+        };
+        let (max_background, congestion_threshold) = negotiation.background();
+        tracing::info!(
+            abi = format_args!("{}.{}", bickford_abi::KERNEL_VERSION, protocol.minor),
+            transport = self.transport_name(),
+            transport_reason = self.transport.reason,
+            workers = config.workers.max,
+            queues = self.carrier.queues(),
+            max_write = negotiation.max_write(),
+            max_readahead = negotiation.max_readahead(),
+            max_background,
+            congestion_threshold,
+            max_in_flight = config.server.max_in_flight,
+            max_notifications = crate::notify::QUEUE_MAX,
+            flags = ?protocol.flags,
+            "session started"
+        );
+    }
+
+    /// The transport in force, and why it is this one.
+    #[must_use]
+    pub fn transport(&self) -> &TransportInForce {
+        &self.transport
+    }
+
+    /// What INIT settled.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<&Negotiated> {
+        self.server.negotiated()
+    }
+
+    /// Sends notifications to the kernel.
+    #[must_use]
+    pub fn notifier(&self) -> &Notifier {
+        self.server.notifier()
+    }
+
+    /// The dispatcher, with its table of requests in flight.
+    #[must_use]
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.server.stats()
+    }
+
+    /// The transport in force: `dev_fuse` or `io_uring`.
+    #[must_use]
+    pub fn transport_name(&self) -> &'static str {
+        self.transport.transport.name()
+    }
+
+    /// How many threads handle requests now.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        self.carrier.len()
+    }
+
+    /// Ends the session: every request in flight and every later one fails in its caller.
+    ///
+    /// # Errors
+    /// When the kernel does not tell the connection's number (before Linux 6.16), or fusectl is not
+    /// mounted at /sys/fs/fuse/connections.
+    pub fn abort(&self) -> io::Result<()> {
+        abort::abort(&self.device)
+    }
+
+    /// Number of the connection in /sys/fs/fuse/connections, where the kernel tells it.
+    #[must_use]
+    pub fn connection(&self) -> Option<u64> {
+        abort::connection(&self.device)
+    }
+
+    /// Waits until the session has ended: unmounted or aborted.
+    pub fn wait(&self) {
+        self.carrier.join();
+        self.server.destroy();
+        let notify = self
+            .notify
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(notify) = notify
+            && notify.join().is_err()
+        {
+            tracing::error!("the thread of notifications panicked");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Sessions that mount and unmount themselves.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Session, SessionConfig};
+use crate::dispatch::Admission;
+use crate::filesystem::FileSystem;
+use crate::mount::{
+    self, AccessPolicy, MountError, MountGuard, MountOptions, Unmount, UnmountError,
+};
+use crate::trace::control::{self, Control};
+
+/// Why a file system is not being served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// It could not be mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// It was mounted, but the session did not begin; the mount is gone again.
+    #[error("mount {}: the session did not begin: {source}", .mountpoint.display())]
+    Start {
+        /// Where it was mounted.
+        mountpoint: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+/// A session and the mount that it serves. Dropped, it unmounts lazily.
+#[derive(Debug)]
+pub struct MountedSession {
+    session: Session,
+    guard: MountGuard,
+}
+
+impl Session {
+    /// Mounts on `mountpoint` and serves `filesystem` there. When this returns, the mount answers.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, or the session does not begin.
+    pub fn mount(
+        filesystem: impl FileSystem,
+        mountpoint: impl AsRef<Path>,
+        options: &MountOptions,
+        mut config: SessionConfig,
+    ) -> Result<MountedSession, SessionError> {
+        let mounted = mount::mount(mountpoint.as_ref(), options)?;
+        if mounted.guard.access() == AccessPolicy::OwnerAndRoot {
+            let owner = rustix::process::getuid().as_raw();
+            config.server.access = Admission::OwnerAndRoot(owner);
+        }
+        match Self::start(filesystem, mounted.device, config) {
+            Ok(session) => Ok(MountedSession {
+                session,
+                guard: mounted.guard,
+            }),
+            Err(source) => {
+                if let Err(error) = mounted.guard.unmount(Unmount::Lazy) {
+                    tracing::warn!("{error}");
+                }
+                Err(SessionError::Start {
+                    mountpoint: mounted.mountpoint,
+                    source,
+                })
+            }
+        }
+    }
+}
+
+impl MountedSession {
+    /// Serves statistics and events on the control socket of this mount until the result is
+    /// dropped; see [`crate::trace::control`].
+    ///
+    /// # Errors
+    /// When the socket cannot be made, or the mount was passed as a descriptor, so that its
+    /// connection is not known.
+    pub fn serve_control(&self) -> io::Result<Control> {
+        let connection = self.guard.connection().ok_or_else(|| {
+            io::Error::other("the number of a connection that was passed is not known")
+        })?;
+        let transport = self.session.transport_name().to_owned();
+        Control::serve(
+            &control::socket_path(connection),
+            Arc::clone(self.session.server()),
+            transport,
+        )
+    }
+
+    /// The mount.
+    #[must_use]
+    pub fn guard(&self) -> &MountGuard {
+        &self.guard
+    }
+
+    /// Unmounts; the session then ends, and [`Session::wait`] returns.
+    ///
+    /// # Errors
+    /// When the mount is busy, or may not be unmounted.
+    pub fn unmount(&self, mode: Unmount) -> Result<(), UnmountError> {
+        self.guard.unmount(mode)
+    }
+}
+
+impl std::ops::Deref for MountedSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for MountedSession {
+    fn drop(&mut self) {
+        if self.guard.is_mounted()
+            && let Err(error) = self.guard.unmount(Unmount::Lazy)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}

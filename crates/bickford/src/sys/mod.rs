@@ -1,0 +1,9 @@
+//! The only home of unsafe code in this crate.
+#![allow(unsafe_code)]
+
+pub(crate) mod device;
+pub(crate) mod mapping;
+pub(crate) mod mount;
+#[cfg(test)]
+pub(crate) mod thread;
+pub(crate) mod uring;

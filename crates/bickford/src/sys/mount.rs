@@ -1,0 +1,230 @@
+//! The mount watcher, a forked process, and descriptors named by number.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::pipe::PipeFlags;
+
+/// linux/stat.h, since Linux 6.8: `stx_mnt_id` is never used again.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+/// Duplicates descriptor `number` of this process, close-on-exec on both.
+///
+/// The original stays open: whoever put it there owns it.
+pub(crate) fn duplicate_descriptor(number: RawFd) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: a non-negative number may be borrowed for the two calls below: neither reads, writes nor
+    // closes it, and where it names no open descriptor they answer EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let duplicate = rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?;
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(duplicate)
+}
+
+/// Forks a process that waits until the returned descriptor and all its duplicates are closed, which the
+/// kernel does for a process killed with SIGKILL too, and then detaches the mount of this identity from
+/// `mountpoint` if it is still there: by system call, or where that is not permitted with `helper`, the
+/// path of fusermount3.
+///
+/// The process is nobody's child: it is forked twice, so it never becomes a zombie of the caller.
+pub(crate) fn spawn_unmount_watcher(
+    mountpoint: &CStr,
+    identity: u64,
+    helper: Option<&CStr>,
+) -> io::Result<OwnedFd> {
+    let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    // SAFETY: between fork and exit the child makes only system calls that are async-signal-safe (raw
+    // rustix calls, setsid, sigprocmask, fork, _exit) on memory that was set up before the fork.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => Err(io::Error::last_os_error()),
+        0 => run_child(&read_end, mountpoint, identity, helper),
+        pid => {
+            let mut status = 0;
+            loop {
+                // SAFETY: `status` lives across the call, `pid` is the child forked above and not reaped yet.
+                let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+                let interrupted =
+                    reaped == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+                if !interrupted {
+                    break;
+                }
+            }
+            if status == 0 {
+                Ok(write_end)
+            } else {
+                Err(Errno::AGAIN.into())
+            }
+        }
+    }
+}
+
+fn run_child(read_end: &OwnedFd, mountpoint: &CStr, identity: u64, helper: Option<&CStr>) -> ! {
+    // SAFETY: async-signal-safe calls without pointers into shared state; `set` lives across its uses.
+    // The first child ends at once, the second keeps only the pipe's read end (as descriptor 0), so that
+    // it holds no descriptor of the caller open, least of all the pipe's write end or the FUSE device.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&raw mut set);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::setsid();
+        match libc::fork() {
+            0 => {}
+            -1 => libc::_exit(1),
+            _ => libc::_exit(0),
+        }
+        if libc::dup2(read_end.as_raw_fd(), 0) == -1 {
+            libc::_exit(1);
+        }
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
+    }
+    watch(mountpoint, identity, helper);
+    // SAFETY: ends this process without running exit handlers that belong to the caller.
+    unsafe { libc::_exit(0) }
+}
+
+/// Runs in the forked process: no allocation, no locks, no panics.
+fn watch(mountpoint: &CStr, identity: u64, helper: Option<&CStr>) {
+    let _ = rustix::process::chdir(c"/");
+    // SAFETY: descriptor 0 is the pipe's read end, put there by `run_child`, and stays open.
+    let pipe = unsafe { BorrowedFd::borrow_raw(0) };
+    let mut byte = [0_u8; 1];
+    loop {
+        match rustix::io::read(pipe, &mut byte) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+    if mount_identity_at(mountpoint) != Some(identity) {
+        return;
+    }
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    let unmounted = rustix::mount::unmount(mountpoint, flags);
+    if let (Err(Errno::PERM), Some(helper)) = (unmounted, helper) {
+        execute_helper(helper, mountpoint);
+    }
+}
+
+/// Becomes `fusermount3 -u -z -- MOUNTPOINT`. Returns only if that cannot be run.
+fn execute_helper(helper: &CStr, mountpoint: &CStr) {
+    let arguments = [c"fusermount3", c"-u", c"-z", c"--", mountpoint].map(CStr::as_ptr);
+    let [name, unmount, lazy, end, path] = arguments;
+    let arguments = [name, unmount, lazy, end, path, std::ptr::null()];
+    let environment = [std::ptr::null()];
+    // SAFETY: both arrays end with a null pointer and, like the strings they point to, live until the
+    // call; open and execve are async-signal-safe. The opened descriptors are 1 and 2, the lowest free
+    // ones: a helper without them would take its own files for standard output and error.
+    unsafe {
+        libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        libc::execve(helper.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+    }
+}
+
+/// What tells the topmost mount at `path` from every other, without a request to its file system: the
+/// unique id of statx(2), or before Linux 6.8 the id of mountinfo, which is used again for later mounts.
+pub(crate) fn mount_identity_at(path: &CStr) -> Option<u64> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    unique_id(&root).or_else(|| reusable_id(&root))
+}
+
+fn unique_id(root: &OwnedFd) -> Option<u64> {
+    let wanted = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(root, c"", flags, wanted).ok()?;
+    (found.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
+}
+
+fn reusable_id(root: &OwnedFd) -> Option<u64> {
+    let mut name = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
+    write_number(name.get_mut(18..29)?, u64::try_from(root.as_raw_fd()).ok()?)?;
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    let info = rustix::fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0_u8; 512];
+    let len = rustix::io::read(&info, &mut text).ok()?;
+    parse_mount_id(text.get(..len)?)
+}
+
+fn write_number(into: &mut [u8], mut number: u64) -> Option<()> {
+    let mut digits = 1;
+    let mut rest = number / 10;
+    while rest > 0 {
+        digits += 1;
+        rest /= 10;
+    }
+    for byte in into.get_mut(..digits)?.iter_mut().rev() {
+        *byte = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    Some(())
+}
+
+/// The `mnt_id` line of proc_pid_fdinfo(5).
+pub(crate) fn parse_mount_id(text: &[u8]) -> Option<u64> {
+    let line = text
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"mnt_id:"))?;
+    let mut number = None;
+    for byte in line.iter().filter(|byte| !byte.is_ascii_whitespace()) {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        let digit = u64::from(byte - b'0');
+        number = Some(
+            number
+                .unwrap_or(0_u64)
+                .checked_mul(10)?
+                .checked_add(digit)?,
+        );
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_ids_are_read_from_fdinfo() {
+        assert_eq!(
+            parse_mount_id(b"pos:\t0\nflags:\t012000000\nmnt_id:\t31\nino:\t2\n"),
+            Some(31)
+        );
+        assert_eq!(parse_mount_id(b"mnt_id:\t\n"), None);
+        assert_eq!(parse_mount_id(b"mnt_id:\tx\n"), None);
+        assert_eq!(parse_mount_id(b"pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn the_mount_id_of_the_root_is_the_one_in_mountinfo() {
+        let listed = crate::mount::MountEntry::at(std::path::Path::new("/"))
+            .unwrap()
+            .unwrap();
+        let root = rustix::fs::open(c"/", OFlags::PATH, Mode::empty()).unwrap();
+        assert_eq!(reusable_id(&root), Some(listed.id));
+        assert_eq!(mount_identity_at(c"/"), mount_identity_at(c"/"));
+        assert!(mount_identity_at(c"/").is_some());
+    }
+
+    #[test]
+    fn numbers_are_written_as_text() {
+        let mut text = [0_u8; 4];
+        assert_eq!(write_number(&mut text, 207), Some(()));
+        assert_eq!(&text, b"207\0");
+        assert_eq!(write_number(&mut text, 10_000), None);
+    }
+
+    #[test]
+    fn a_number_that_names_no_descriptor_is_refused() {
+        assert!(duplicate_descriptor(-1).is_err());
+        assert!(duplicate_descriptor(RawFd::MAX).is_err());
+    }
+}

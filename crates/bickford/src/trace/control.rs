@@ -1,0 +1,274 @@
+//! The control socket: statistics and events of a session for other programs.
+//!
+//! A client connects, writes one line, and reads lines of JSON: `snapshot` answers one
+//! [`Snapshot`]; `events` answers an [`Event`] per line as requests end, and `{"dropped":N}` where
+//! events were lost, until the client closes. Sockets are named after the number of the connection
+//! ([`socket_path`]), so that they are found without touching the mount, even while it hangs.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Snapshot};
+use crate::dispatch::Server;
+
+/// Where sockets are: `/run/bickford` for root, else below `$XDG_RUNTIME_DIR`.
+#[must_use]
+pub fn socket_directory() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/run/bickford".into();
+    }
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    base.unwrap_or_else(std::env::temp_dir)
+        .join(format!("bickford-{}", rustix::process::geteuid().as_raw()))
+}
+
+/// The socket of the session that serves a connection.
+#[must_use]
+pub fn socket_path(connection: u32) -> PathBuf {
+    socket_directory().join(format!("{connection}.sock"))
+}
+
+/// A socket that answers until this is dropped.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How many clients are served at once.
+const CLIENTS_MAX: usize = 8;
+/// How often a thread looks whether it should end.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a client may take to say what it wants, or to read what it gets.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Serialize, Deserialize)]
+struct Dropped {
+    dropped: u64,
+}
+
+impl Control {
+    /// Serves the socket at `path`; one that is there already is taken over.
+    ///
+    /// # Errors
+    /// When the directory or socket cannot be made, or belongs to somebody else.
+    pub fn serve(path: &Path, server: Arc<Server>, transport: String) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)?;
+            let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(directory)?);
+            if owner != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other(format!(
+                    "{} belongs to user {owner}",
+                    directory.display()
+                )));
+            }
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let service = Service {
+            server,
+            transport: transport.into(),
+            ended: Arc::clone(&ended),
+        };
+        let thread = thread::Builder::new()
+            .name("bickford-ctl".into())
+            .spawn(move || service.listen(&listener))?;
+        Ok(Self {
+            path: path.into(),
+            ended,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the control socket panicked");
+        }
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), "removing the control socket: {error}");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Service {
+    server: Arc<Server>,
+    transport: Arc<str>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Service {
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    fn listen(&self, listener: &UnixListener) {
+        let mut clients: Vec<JoinHandle<()>> = Vec::new();
+        let fd = listener;
+        while !self.ended() {
+            let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
+            let pause = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(PAUSE.subsec_nanos()),
+            };
+            let _ = rustix::event::poll(&mut fds, Some(&pause));
+            clients.retain(|client| !client.is_finished());
+            let Ok((stream, _)) = listener.accept() else {
+                continue;
+            };
+            if clients.len() >= CLIENTS_MAX {
+                tracing::warn!("more than {CLIENTS_MAX} clients of the control socket");
+                continue;
+            }
+            let service = self.clone();
+            let name = "bickford-ctl".into();
+            let spawned = thread::Builder::new().name(name).spawn(move || {
+                if let Err(error) = service.answer(stream) {
+                    tracing::debug!("a client of the control socket: {error}");
+                }
+            });
+            clients.extend(spawned.ok());
+        }
+        for client in clients {
+            let _ = client.join();
+        }
+    }
+
+    fn answer(&self, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut line = String::new();
+        BufReader::new((&stream).take(64)).read_line(&mut line)?;
+        match line.trim_end() {
+            "snapshot" => {
+                let snapshot = Snapshot::of(&self.server, &self.transport);
+                write_line(&stream, &snapshot)
+            }
+            "events" => self.stream_events(&stream),
+            other => write_line(&stream, &format!("unknown request {other:?}")),
+        }
+    }
+
+    fn stream_events(&self, stream: &UnixStream) -> io::Result<()> {
+        let events = self.server.events();
+        if !events.enable() {
+            return write_line(stream, &"events are being read already");
+        }
+        let result = self.pump(stream);
+        events.disable();
+        result
+    }
+
+    fn pump(&self, stream: &UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+        while !self.ended() {
+            let (events, dropped) = self.server.events().take(PAUSE);
+            for event in &events {
+                write_line(stream, event)?;
+            }
+            if dropped > 0 {
+                write_line(stream, &Dropped { dropped })?;
+            }
+            if events.is_empty() && matches!((&*stream).read(&mut [0; 1]), Ok(0)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn connect(path: &Path, request: &str) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    writeln!(stream, "{request}")?;
+    Ok(stream)
+}
+
+/// Asks a session for its statistics.
+///
+/// # Errors
+/// When nobody answers at `path`.
+pub fn snapshot(path: &Path) -> io::Result<Snapshot> {
+    let mut line = String::new();
+    BufReader::new(connect(path, "snapshot")?).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Reads the events of a session.
+#[derive(Debug)]
+pub struct EventReader {
+    lines: BufReader<UnixStream>,
+    partial: String,
+    /// How many events were lost so far.
+    pub dropped: u64,
+}
+
+impl EventReader {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// When nobody answers at `path`.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let stream = connect(path, "events")?;
+        stream.set_read_timeout(Some(PAUSE))?;
+        Ok(Self {
+            lines: BufReader::new(stream),
+            partial: String::new(),
+            dropped: 0,
+        })
+    }
+
+    /// The next event; `Ok(None)` when none came for a tenth of a second.
+    ///
+    /// # Errors
+    /// When the session has ended, or somebody else reads its events.
+    pub fn next_event(&mut self) -> io::Result<Option<Event>> {
+        loop {
+            match self.lines.read_line(&mut self.partial) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) if self.partial.ends_with('\n') => {}
+                Ok(_) => continue,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            let line = std::mem::take(&mut self.partial);
+            if let Ok(event) = serde_json::from_str(&line) {
+                return Ok(Some(event));
+            }
+            match serde_json::from_str::<Dropped>(&line) {
+                Ok(lost) => self.dropped += lost.dropped,
+                Err(_) => return Err(io::Error::other(line.trim().to_owned())),
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The classic transport: read(2) and write(2) on /dev/fuse.
+
+mod channel;
+mod splice;
+mod workers;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bickford_abi::Opcode;
+use rustix::io::Errno;
+
+pub(crate) use channel::Channel;
+pub(crate) use workers::Pool;
+pub use workers::Workers;
+
+use super::Responder;
+use super::buffer::Buffer;
+use crate::dispatch::Server;
+
+/// Bytes in front of the data of the largest request: headers, names, extensions.
+pub(crate) const HEADER_ROOM: usize = 8192;
+
+/// Receives INIT and answers it. Nothing else comes before.
+///
+/// # Errors
+/// When the connection ends before INIT, or the file system refuses.
+pub(crate) fn initialize(server: &Server, device: &Arc<OwnedFd>) -> io::Result<()> {
+    let channel = Arc::new(Channel::new(Arc::clone(device)));
+    let responder: Arc<dyn Responder> = channel.clone();
+    let worker = server.worker(0);
+    let mut buffer = Buffer::new(HEADER_ROOM + crate::filesystem::MAX_WRITE as usize)?;
+    while server.negotiated().is_none() {
+        let length = match channel.receive(&mut buffer) {
+            Ok(length) => length,
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let message = buffer.received(length);
+        let opcode = message.get(4..8).and_then(|bytes| bytes.try_into().ok());
+        let is_init = opcode.map(u32::from_ne_bytes) == Some(Opcode::Init as u32);
+        server.process_bytes(&worker, message, &responder);
+        if is_init && server.negotiated().is_none() && !renegotiates(message) {
+            return Err(io::Error::other("the session was refused at INIT"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel speaks a later major version and will send INIT again.
+fn renegotiates(init: &[u8]) -> bool {
+    let major = init
+        .get(40..44)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u32::from_ne_bytes);
+    major.is_some_and(|major| major > bickford_abi::KERNEL_VERSION)
+}

@@ -1,0 +1,236 @@
+//! FUSE over io_uring: a queue for each CPU, served by threads that are pinned to it.
+//!
+//! A request goes to the queue of the CPU on which its caller runs, into an entry that waits. Every
+//! thread has a ring of its own with one waiting entry, so that a handler that takes long holds up
+//! nobody else: the kernel gives further requests to the entries of other threads of the queue.
+//! Each queue begins with two threads; `watch.rs` adds more when all but one are stuck in handlers.
+//! While a reply is due later, its entry is kept and the thread registers another one.
+//!
+//! FORGET, INTERRUPT and notifications do not use the rings; they go over /dev/fuse.
+
+mod entry;
+mod kick;
+mod probe;
+mod queue;
+mod reader;
+mod ring;
+mod spawn;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rustix::event::EventfdFlags;
+
+pub use probe::io_uring_obstacle;
+
+use super::dev_fuse::Workers;
+use crate::dispatch;
+use crate::filesystem::MAX_WRITE;
+use queue::Queue;
+use spawn::Starting;
+
+/// Threads of one queue, at most.
+const THREADS_MAX: usize = 16;
+/// Threads of one queue at the beginning.
+const THREADS_MIN: usize = 2;
+
+/// What the threads of a session share.
+#[derive(Debug)]
+struct Shared {
+    device: Arc<OwnedFd>,
+    /// Bytes that an entry has for names and data.
+    payload: usize,
+    queues: Vec<Arc<Queue>>,
+    /// Threads that a queue may have.
+    threads_max: usize,
+    workers: AtomicUsize,
+    kickers: Vec<kick::Kicker>,
+    /// Number of the connection, where the kernel tells it.
+    connection: Option<u64>,
+    stopping: AtomicBool,
+    /// Wakes the watcher.
+    bell: OwnedFd,
+    watching: AtomicBool,
+    /// Parts that must end before the session has ended: the watcher and the reader.
+    parts: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Has the watcher look at the queues until none is short of entries.
+    fn watch(&self) {
+        if !self.watching.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::SeqCst) {
+            self.ring_bell();
+        }
+    }
+
+    fn ring_bell(&self) {
+        if let Err(error) = rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+            tracing::error!("waking the watcher of the queues: {error}");
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Has every thread end.
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for queue in &self.queues {
+            for member in queue.members().iter() {
+                member.port.wake();
+            }
+        }
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part of the session, which ends when this is dropped.
+struct Part(Arc<Shared>);
+
+impl Part {
+    fn new(shared: &Arc<Shared>) -> Self {
+        *shared.parts() += 1;
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        *self.0.parts() -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Rings that are ready to be registered. The kernel holds back every request from INIT until all
+/// queues are there; so everything that can fail is done before INIT is answered.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    shared: Arc<Shared>,
+    starting: Vec<Starting>,
+}
+
+impl Prepared {
+    /// Sets up the first thread of every queue.
+    ///
+    /// # Errors
+    /// What the system refuses: threads, descriptors, memory, rings.
+    pub(crate) fn new(device: &Arc<OwnedFd>, workers: Workers) -> io::Result<Self> {
+        let cpus = probe::possible_cpus()?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let shared = Arc::new(Shared {
+            device: Arc::clone(device),
+            payload: payload_size(),
+            queues: (0..cpus)
+                .map(|number| Arc::new(Queue::new(number)))
+                .collect(),
+            threads_max: workers.max.clamp(THREADS_MIN, THREADS_MAX),
+            workers: AtomicUsize::new(1),
+            kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
+            connection: super::abort::connection(device),
+            stopping: AtomicBool::new(false),
+            bell: rustix::event::eventfd(0, flags)?,
+            watching: AtomicBool::new(false),
+            parts: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let starting = shared
+            .queues
+            .iter()
+            .map(|queue| spawn::spawn(&shared, queue))
+            .collect::<io::Result<_>>()?;
+        Ok(Self { shared, starting })
+    }
+
+    /// Registers the rings and begins to serve, after INIT was answered.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) fn start(self, dispatcher: &Arc<dispatch::Server>) -> Result<Rings, StartError> {
+        let rings = Rings {
+            shared: self.shared,
+        };
+        for starting in self.starting {
+            if let Err(error) = starting.go(dispatcher, false) {
+                rings.shared.stop();
+                return Err(StartError::Refused(error));
+            }
+        }
+        for queue in &rings.shared.queues {
+            for _ in 1..THREADS_MIN {
+                let more = spawn::spawn(&rings.shared, queue)
+                    .and_then(|starting| starting.go(dispatcher, false));
+                if let Err(error) = more {
+                    tracing::warn!(queue = queue.number, "no further thread: {error}");
+                }
+            }
+        }
+        let started = watch::start(&rings.shared, dispatcher)
+            .and_then(|()| reader::start(&rings.shared, dispatcher));
+        if let Err(error) = started {
+            give_up(&rings.shared.device);
+            rings.shared.stop();
+            return Err(StartError::Broken(error));
+        }
+        Ok(rings)
+    }
+}
+
+/// Why rings do not serve.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The kernel refused a queue. It has gone back to /dev/fuse, and so must the session.
+    Refused(io::Error),
+    /// The rings are in force and cannot be served; the connection was aborted.
+    Broken(io::Error),
+}
+
+/// Bytes of names and data that an entry has room for: the kernel refuses less than max_write.
+fn payload_size() -> usize {
+    #[cfg(test)]
+    if let Some(size) = tests::PAYLOAD.get() {
+        return size;
+    }
+    MAX_WRITE as usize
+}
+
+/// The running rings of a session.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    shared: Arc<Shared>,
+}
+
+impl Rings {
+    /// How many threads serve requests.
+    pub(crate) fn len(&self) -> usize {
+        let queues = self.shared.queues.iter();
+        queues.map(|queue| queue.members().len()).sum()
+    }
+
+    /// How many queues there are.
+    pub(crate) fn queues(&self) -> usize {
+        self.shared.queues.len()
+    }
+
+    /// Waits until every thread has ended, which they do with the connection.
+    pub(crate) fn join(&self) {
+        let parts = self.shared.parts();
+        drop(self.shared.changed.wait_while(parts, |parts| *parts > 0));
+    }
+}
+
+/// Aborts the connection because it cannot be served any more.
+fn give_up(device: impl AsFd) {
+    if let Err(error) = super::abort::abort(device) {
+        tracing::error!("the connection was not aborted, its requests hang: {error}");
+    }
+}

@@ -1,0 +1,57 @@
+//! What does not come over the rings: FORGET, INTERRUPT and the data of retrievals that the kernel
+//! answers by /dev/fuse.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bickford_abi::Opcode;
+use rustix::io::Errno;
+
+use super::{Part, Shared};
+use crate::dispatch;
+use crate::transport::Responder;
+use crate::transport::buffer::Buffer;
+use crate::transport::dev_fuse::{Channel, HEADER_ROOM};
+
+/// After a FORGET the reader waits a little, so that those that follow are read together. Nobody
+/// waits for a FORGET; an INTERRUPT comes this much later at worst.
+const PAUSE: Duration = Duration::from_millis(2);
+
+pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
+    let part = Part::new(shared);
+    let buffer = Buffer::new(HEADER_ROOM + shared.payload)?;
+    let dispatcher = Arc::clone(dispatcher);
+    thread::Builder::new()
+        .name("bickford-forget".into())
+        .spawn(move || run(&part, &dispatcher, buffer))?;
+    Ok(())
+}
+
+fn run(part: &Part, dispatcher: &dispatch::Server, mut buffer: Buffer) {
+    let channel = Arc::new(Channel::new(Arc::clone(&part.0.device)));
+    let responder: Arc<dyn Responder> = channel.clone();
+    let worker = dispatcher.worker(0);
+    loop {
+        let length = match channel.receive(&mut buffer) {
+            Ok(length) => length,
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
+            Err(Errno::NODEV | Errno::CONNABORTED) => return,
+            Err(error) => {
+                tracing::error!("receiving from /dev/fuse: {error}; FORGET and INTERRUPT are lost");
+                return;
+            }
+        };
+        let message = buffer.received(length);
+        let opcode = message.get(4..8).and_then(|bytes| bytes.try_into().ok());
+        let opcode = opcode.map(u32::from_ne_bytes).and_then(Opcode::from_u32);
+        dispatcher.process_bytes(&worker, message, &responder);
+        if buffer.is_large() {
+            buffer.shrink();
+        }
+        if matches!(opcode, Some(Opcode::Forget | Opcode::BatchForget)) {
+            thread::sleep(PAUSE);
+        }
+    }
+}

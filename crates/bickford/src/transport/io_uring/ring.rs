@@ -1,0 +1,338 @@
+//! The loop of one thread that serves a queue.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bickford_abi::{InHeader, Opcode, UringReqHeader};
+use rustix::io::Errno;
+use zerocopy::FromBytes;
+
+use super::Shared;
+use super::entry::{Port, write_answer};
+use super::kick::kick;
+use super::queue::{Member, Queue};
+use crate::decode::Incoming;
+use crate::dispatch::{self, Worker};
+use crate::ops::Data;
+use crate::sys::uring::{Area, Event, Held, Ring};
+use crate::transport::{Outgoing, Responder};
+
+/// Requests up to this size are copied out of their entry, so that the answer can be written there
+/// while the handler still borrows the request. Names fit; data of WRITE mostly do not.
+const COPY_MAX: usize = 8192;
+
+/// How many entries are registered when all of a ring are kept by replies that are due later: more
+/// will be.
+const REPLACEMENTS: usize = 8;
+
+/// A thread's part of a queue: a ring, its entries, and the way into the dispatcher.
+pub(super) struct Server {
+    dispatcher: Arc<dispatch::Server>,
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    member: Arc<Member>,
+    ring: Ring,
+    port: Arc<Port>,
+    responder: Arc<dyn Responder>,
+    worker: Worker,
+    /// Entries of this ring that wait for a request.
+    idle: usize,
+    answered: Vec<Held>,
+    scratch: Vec<u8>,
+    warned: bool,
+    /// The entry in which requests come that the kernel had kept back.
+    chased: Option<u32>,
+}
+
+/// Why a thread's loop ended.
+enum Ended {
+    /// The connection is gone, or the session wants no rings.
+    Closed,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(errno) if is_closed(errno) => Self::Closed,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+fn is_closed(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOTCONN | Errno::CONNABORTED | Errno::NODEV | Errno::CANCELED
+    )
+}
+
+impl Server {
+    pub(super) fn new(
+        dispatcher: Arc<dispatch::Server>,
+        shared: Arc<Shared>,
+        queue: Arc<Queue>,
+        member: Arc<Member>,
+        ring: Ring,
+        number: usize,
+    ) -> Self {
+        let port = Arc::clone(&member.port);
+        Self {
+            worker: dispatcher.worker(number),
+            dispatcher,
+            responder: port.clone(),
+            shared,
+            queue,
+            member,
+            ring,
+            port,
+            idle: 0,
+            answered: Vec::new(),
+            scratch: Vec::with_capacity(COPY_MAX),
+            warned: false,
+            chased: None,
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn queue(&self) -> u16 {
+        self.queue.number
+    }
+
+    /// Registers the first entry.
+    pub(super) fn register(&mut self, area: Area) -> io::Result<()> {
+        if !self.queue.reserve() {
+            return Err(io::Error::other(
+                "the queue has all the entries that it may have",
+            ));
+        }
+        self.ring.register(area)?;
+        self.gave();
+        self.ring.submit(0)?;
+        while let Some(event) = self.ring.next_event()? {
+            match event {
+                Event::Lost(errno) => {
+                    self.took();
+                    return Err(errno.into());
+                }
+                Event::Woken => {}
+                Event::Request(held) => self.handle(held),
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry goes to the kernel.
+    fn gave(&mut self) {
+        self.idle += 1;
+        self.queue.give();
+    }
+
+    /// An entry came back. Answers whether it was the last one of the queue.
+    fn took(&mut self) -> bool {
+        self.idle = self.idle.saturating_sub(1);
+        self.queue.take()
+    }
+
+    /// Serves until the connection ends.
+    pub(super) fn serve(mut self) {
+        let ended = loop {
+            if let Err(ended) = self.turn() {
+                break ended;
+            }
+        };
+        self.port.close();
+        match ended {
+            Ended::Closed => self.member.finished.store(true, Ordering::SeqCst),
+            Ended::Failed(error) => tracing::error!(
+                queue = self.queue.number,
+                "a ring failed: {error}; the connection is aborted"
+            ),
+        }
+    }
+
+    fn turn(&mut self) -> Result<(), Ended> {
+        self.commit_answered(u32::MAX)?;
+        if self.shared.is_stopping() {
+            return Err(Ended::Closed);
+        }
+        self.ring.submit(1)?;
+        while let Some(event) = self.ring.next_event()? {
+            match event {
+                Event::Woken => {}
+                Event::Lost(errno) if is_closed(errno) => return Err(Ended::Closed),
+                Event::Lost(errno) => self.lost(errno)?,
+                Event::Request(held) => {
+                    // Those that were answered must not wait for this handler.
+                    if self.ring.has_unsubmitted() {
+                        self.ring.submit(0)?;
+                    }
+                    let entry = held.index();
+                    self.handle(held);
+                    let committed = self.commit_answered(entry)?;
+                    self.replace_deferred()?;
+                    if self.chased == Some(entry) {
+                        self.chase_kept_back(committed)?;
+                    }
+                }
+            }
+        }
+        self.chased = None;
+        Ok(())
+    }
+
+    /// The commit of a kick hands out one request that was kept back, at once and in the same entry.
+    /// Where its reply is due later, no commit follows that would hand out the next: so kicks again.
+    fn chase_kept_back(&mut self, committed: bool) -> io::Result<()> {
+        if committed {
+            return self.ring.submit(0);
+        }
+        self.chased = None;
+        kick(&self.shared, self.queue.number);
+        Ok(())
+    }
+
+    /// Hands over what was answered; tells whether `entry` was.
+    fn commit_answered(&mut self, entry: u32) -> io::Result<bool> {
+        let mut committed = false;
+        let mut answered = std::mem::take(&mut self.answered);
+        self.port.collect(&mut answered);
+        for held in answered.drain(..) {
+            committed |= held.index() == entry;
+            self.ring.commit(held)?;
+            self.gave();
+        }
+        self.answered = answered;
+        Ok(committed)
+    }
+
+    /// The kernel gave an entry up, and not because the connection has ended.
+    fn lost(&mut self, errno: Errno) -> io::Result<()> {
+        tracing::error!(queue = self.queue.number, "an entry was given up: {errno}");
+        self.took();
+        self.replace_deferred()
+    }
+
+    /// Where every entry of this ring waits for an answer that comes later, adds one, so that
+    /// further requests can come.
+    fn replace_deferred(&mut self) -> io::Result<()> {
+        if self.idle > 0 {
+            return Ok(());
+        }
+        if !self.queue.reserve() {
+            if !self.warned {
+                tracing::error!(
+                    queue = self.queue.number,
+                    limit = super::queue::ENTRIES_MAX,
+                    "too many requests wait for an answer; others wait for them"
+                );
+            }
+            self.warned = true;
+            return Ok(());
+        }
+        for number in 0..REPLACEMENTS {
+            if number > 0 && !self.queue.reserve() {
+                break;
+            }
+            let area = match Area::new(self.shared.payload) {
+                Ok(area) => area,
+                Err(error) => {
+                    tracing::error!(queue = self.queue.number, "no memory for an entry: {error}");
+                    self.queue.release();
+                    break;
+                }
+            };
+            self.ring.register(area)?;
+            self.gave();
+        }
+        self.ring.submit(0)?;
+        kick(&self.shared, self.queue.number);
+        Ok(())
+    }
+
+    fn handle(&mut self, held: Held) {
+        let received = Instant::now();
+        self.member.turns.fetch_add(1, Ordering::Relaxed);
+        if self.took() {
+            self.shared.watch();
+        }
+        let areas = held.header();
+        match InHeader::read_from_prefix(&areas.in_out) {
+            Ok((header, _)) => self.process(held, &header, &areas, received),
+            Err(_) => self.answer_here(held, 0, Errno::IO.raw_os_error()),
+        }
+        self.member.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn process(
+        &mut self,
+        held: Held,
+        header: &InHeader,
+        areas: &UringReqHeader,
+        received: Instant,
+    ) {
+        let entry = held.index();
+        let unique = header.unique;
+        let answered = Opcode::from_u32(header.opcode).is_none_or(Opcode::is_answered);
+        let kicker = self.shared.kickers.get(usize::from(self.queue.number));
+        let kicks = kicker.is_some_and(|kicker| kicker.contains(header.pid));
+        if header.opcode == Opcode::Statfs as u32 && kicks {
+            self.chased = Some(entry);
+            return self.answer_here(held, unique, Errno::AGAIN.raw_os_error());
+        }
+        let payload = areas.ring_ent_in_out.payload_sz as usize;
+        let fixed = (header.len as usize)
+            .checked_sub(size_of::<InHeader>() + payload)
+            .and_then(|length| areas.op_in.get(..length));
+        let Some(fixed) = fixed else {
+            tracing::warn!(unique, payload, length = header.len, "malformed message");
+            return self.answer_here(held, unique, Errno::INVAL.raw_os_error());
+        };
+        let server = Arc::clone(&self.dispatcher);
+        if payload <= COPY_MAX && answered {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(held.payload(payload));
+            match Incoming::from_parts(*header, fixed, &self.scratch) {
+                Ok(incoming) => {
+                    self.port.deposit(unique, held);
+                    server.process(&self.worker, incoming, received, &self.responder, entry);
+                }
+                Err(error) => {
+                    tracing::warn!(unique, "malformed message: {error}");
+                    self.answer_here(held, unique, Errno::INVAL.raw_os_error());
+                }
+            }
+            return;
+        }
+        match Incoming::from_parts(*header, fixed, held.payload(payload)) {
+            Ok(incoming) if answered => {
+                self.port.lend(entry, unique);
+                server.process(&self.worker, incoming, received, &self.responder, entry);
+                self.port.take_back(unique, held);
+            }
+            Ok(incoming) => {
+                server.process(&self.worker, incoming, received, &self.responder, entry);
+                self.answer_here(held, unique, 0);
+            }
+            Err(error) => {
+                tracing::warn!(unique, "malformed message: {error}");
+                self.answer_here(held, unique, Errno::INVAL.raw_os_error());
+            }
+        }
+    }
+
+    fn answer_here(&mut self, mut held: Held, unique: u64, error: i32) {
+        let answer = Outgoing {
+            error,
+            fixed: &[],
+            data: &Data::Empty,
+        };
+        write_answer(&mut held, unique, &answer);
+        self.answered.push(held);
+    }
+}

@@ -1,0 +1,151 @@
+//! Starts a thread for a queue.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+
+use super::Shared;
+use super::entry::Port;
+use super::kick::kick;
+use super::queue::{Member, Queue};
+use super::ring::Server;
+use crate::dispatch;
+use crate::sys::uring::{Area, Ring};
+
+/// A thread that has everything it needs and waits for the word to register.
+#[derive(Debug)]
+pub(super) struct Starting {
+    queue: Arc<Queue>,
+    member: Arc<Member>,
+    go: Sender<Go>,
+}
+
+struct Go {
+    dispatcher: Arc<dispatch::Server>,
+    kick: bool,
+    done: Sender<io::Result<()>>,
+}
+
+/// Starts a thread that is pinned to the queue's CPU, and waits until it is ready.
+pub(super) fn spawn(shared: &Arc<Shared>, queue: &Arc<Queue>) -> io::Result<Starting> {
+    let number = shared.workers.fetch_add(1, Ordering::Relaxed);
+    let (ready_to, ready) = channel();
+    let (go, word) = channel();
+    let (shared, of) = (Arc::clone(shared), Arc::clone(queue));
+    thread::Builder::new()
+        .name(format!("bickford-q{}-{number}", queue.number))
+        .spawn(move || run(shared, of, number, &ready_to, &word))?;
+    let member = ready
+        .recv()
+        .map_err(|_| io::Error::other("a thread of io_uring ended before it began"))??;
+    Ok(Starting {
+        queue: Arc::clone(queue),
+        member,
+        go,
+    })
+}
+
+impl Starting {
+    /// Has the thread register its entry and serve; `kick` where requests may be waiting.
+    pub(super) fn go(self, dispatcher: &Arc<dispatch::Server>, kick: bool) -> io::Result<()> {
+        let (done, result) = channel();
+        let go = Go {
+            dispatcher: Arc::clone(dispatcher),
+            kick,
+            done,
+        };
+        let ended = || io::Error::other("a thread of io_uring ended before it began");
+        self.queue.members().push(Arc::clone(&self.member));
+        let registered = match self.go.send(go) {
+            Ok(()) => result.recv().unwrap_or_else(|_| Err(ended())),
+            Err(_) => Err(ended()),
+        };
+        if registered.is_err() {
+            self.queue
+                .members()
+                .retain(|member| !Arc::ptr_eq(member, &self.member));
+        }
+        registered.map_err(|error| {
+            let text = format!("register queue {}: {error}", self.queue.number);
+            io::Error::new(error.kind(), text)
+        })
+    }
+}
+
+fn run(
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    number: usize,
+    ready: &Sender<io::Result<Arc<Member>>>,
+    word: &Receiver<Go>,
+) {
+    let (ring, area, member) = match prepare(&shared, &queue) {
+        Ok(prepared) => prepared,
+        Err(error) => return drop(ready.send(Err(error))),
+    };
+    let told = ready.send(Ok(Arc::clone(&member)));
+    let (Ok(()), Ok(go)) = (told, word.recv()) else {
+        member.finished.store(true, Ordering::SeqCst);
+        return;
+    };
+    let mut server = Server::new(
+        go.dispatcher,
+        shared,
+        queue,
+        Arc::clone(&member),
+        ring,
+        number,
+    );
+    let registered = server.register(area);
+    let failed = registered.is_err();
+    if failed {
+        member.finished.store(true, Ordering::SeqCst);
+    }
+    if go.done.send(registered).is_err() || failed {
+        return;
+    }
+    if go.kick {
+        kick(server.shared(), server.queue());
+    }
+    server.serve();
+}
+
+fn prepare(shared: &Shared, queue: &Queue) -> io::Result<(Ring, Area, Arc<Member>)> {
+    if let Err(error) = sched_setaffinity(None, &only(queue.number)) {
+        // The CPU may be offline, or not ours to use.
+        tracing::debug!(cpu = queue.number, "a thread is not pinned: {error}");
+    }
+    let ring = Ring::new(&shared.device, queue.number)
+        .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
+    let area = Area::new(shared.payload)?;
+    let member = Arc::new(Member {
+        turns: AtomicU64::new(0),
+        finished: AtomicBool::new(false),
+        ended: own_end()?,
+        port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device))),
+    });
+    Ok((ring, area, member))
+}
+
+/// The set of one CPU.
+pub(super) fn only(cpu: u16) -> CpuSet {
+    let mut cpus = CpuSet::new();
+    if usize::from(cpu) < CpuSet::MAX_CPU {
+        cpus.set(usize::from(cpu));
+    }
+    cpus
+}
+
+/// A descriptor that becomes readable when the calling thread ends.
+fn own_end() -> io::Result<OwnedFd> {
+    // PIDFD_THREAD, which is O_EXCL.
+    let thread = PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());
+    pidfd_open(gettid(), thread)
+        .map_err(|error| io::Error::new(error.kind(), format!("pidfd_open of a thread: {error}")))
+}

@@ -1,0 +1,127 @@
+//! What cannot be brought about from outside: refused queues, threads that die.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::io_uring_obstacle;
+use crate::mount::{MountOptions, Unmount, unmount};
+use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
+use crate::transport::{Transport, TransportChoice};
+use crate::{Blocking, Context, MountedSession, NodeId, Session, SessionConfig};
+
+thread_local! {
+    /// Bytes of payload that the next session on this thread offers.
+    pub(super) static PAYLOAD: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// How long anything may take before it counts as hung.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Names;
+
+impl crate::filesystem::blocking::FileSystem for Names {
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
+        match op.name.to_bytes() {
+            b"die" => crate::sys::thread::end(),
+            b"file" => Ok(Entry::new(NodeId(2), Attr::file(2, 0o644, 7), DEADLINE)),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Context<'_>, _: Getattr) -> Result<Attributes, Errno> {
+        Ok(Attributes {
+            attr: Attr::directory(1, 0o755),
+            valid: DEADLINE,
+        })
+    }
+}
+
+/// Mounts and calls `body`, aborting the connection when it takes too long. `None` where nothing
+/// can be mounted over io_uring.
+fn mounted(choice: TransportChoice, body: impl FnOnce(&Path, &MountedSession)) -> Option<()> {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: mounting needs root; run the tests as root");
+        return None;
+    }
+    if let Some(obstacle) = io_uring_obstacle() {
+        println!("SKIPPED: {obstacle}");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config = SessionConfig::default().transport(choice);
+    let options = MountOptions::new().fsname("bickford-test");
+    let session = Session::mount(Blocking(Names), dir.path(), &options, config).unwrap();
+    let done = abort_after_deadline(session.connection().unwrap());
+    body(dir.path(), &session);
+    drop(session);
+    while unmount(dir.path(), Unmount::Force).is_ok() {}
+    drop(done);
+    Some(())
+}
+
+fn abort_after_deadline(connection: u64) -> Sender<()> {
+    let (done, over) = channel::<()>();
+    std::thread::spawn(move || {
+        if over.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            println!("HUNG: aborting connection {connection}");
+            let _ = fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
+        }
+    });
+    done
+}
+
+#[test]
+fn refused_queues_leave_a_mount_over_dev_fuse() {
+    PAYLOAD.set(Some(4096));
+    mounted(TransportChoice::Auto, |dir, session| {
+        let transport = session.transport();
+        assert_eq!(transport.transport, Transport::DevFuse);
+        let reason = &transport.reason;
+        assert!(
+            reason.contains("register queue 0: Invalid argument"),
+            "{reason}"
+        );
+        assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
+        session.unmount(Unmount::Normal).unwrap();
+        session.wait();
+    });
+}
+
+#[test]
+fn refused_queues_end_a_session_that_insists_on_them() {
+    PAYLOAD.set(Some(4096));
+    if !rustix::process::geteuid().is_root() || io_uring_obstacle().is_some() {
+        println!("SKIPPED: io_uring cannot be had here");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config = SessionConfig::default().transport(TransportChoice::IoUring);
+    let options = MountOptions::new().fsname("bickford-test");
+    let error = Session::mount(Blocking(Names), dir.path(), &options, config).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("io_uring cannot be had: register queue 0"),
+        "{text}"
+    );
+    assert!(
+        unmount(dir.path(), Unmount::Force).is_err(),
+        "nothing is mounted"
+    );
+}
+
+#[test]
+fn a_thread_that_dies_aborts_the_connection() {
+    mounted(TransportChoice::IoUring, |dir, session| {
+        assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
+        let error = fs::metadata(dir.join("die")).unwrap_err();
+        let aborted = [libc::ECONNABORTED, libc::ENOTCONN];
+        assert!(aborted.contains(&error.raw_os_error().unwrap()), "{error}");
+        session.wait();
+    });
+}

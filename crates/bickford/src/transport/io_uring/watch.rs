@@ -1,0 +1,181 @@
+//! Watches over the threads of the queues: adds some where handlers take long, and notices those
+//! that die.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::queue::{Member, Queue};
+use super::{Part, Shared, give_up, spawn};
+use crate::dispatch;
+
+/// A thread that is in the same handler after this time is stuck.
+const TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 400_000,
+};
+
+/// How long to wait after a thread could not be started.
+const RETRY: Duration = Duration::from_secs(1);
+
+struct Watcher {
+    shared: Arc<Shared>,
+    dispatcher: Arc<dispatch::Server>,
+    /// Where each thread was at the last tick, by address of its member.
+    before: HashMap<usize, u64>,
+    gave_up: bool,
+    full: bool,
+    /// When a thread could not be started.
+    failed: Option<Instant>,
+}
+
+pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
+    let part = Part::new(shared);
+    let watcher = Watcher {
+        shared: Arc::clone(shared),
+        dispatcher: Arc::clone(dispatcher),
+        before: HashMap::new(),
+        gave_up: false,
+        full: false,
+        failed: None,
+    };
+    thread::Builder::new()
+        .name("bickford-watch".into())
+        .spawn(move || {
+            let _part = part;
+            watcher.run();
+        })?;
+    Ok(())
+}
+
+impl Watcher {
+    fn run(mut self) {
+        while self.look_for_dead() {
+            self.sleep();
+            if self.shared.watching.load(Ordering::SeqCst) {
+                self.look_for_stuck();
+            }
+        }
+    }
+
+    fn members(&self) -> Vec<Arc<Member>> {
+        let queues = self.shared.queues.iter();
+        queues.flat_map(|queue| queue.members().clone()).collect()
+    }
+
+    /// Until a thread ends, somebody rings the bell, or the next tick.
+    fn sleep(&self) {
+        let members = self.members();
+        let mut fds = vec![PollFd::new(&self.shared.bell, PollFlags::IN)];
+        let ends = members.iter();
+        fds.extend(ends.map(|member| PollFd::new(&member.ended, PollFlags::IN)));
+        let watching = self.shared.watching.load(Ordering::SeqCst);
+        if let Err(error) = poll(&mut fds, watching.then_some(&TICK)) {
+            tracing::debug!("watching the queues: {error}");
+        }
+        let mut count = [0; 8];
+        // EAGAIN where nobody rang.
+        let _ = rustix::io::read(&self.shared.bell, &mut count);
+    }
+
+    /// Removes threads that have ended; `false` when none is left.
+    fn look_for_dead(&mut self) -> bool {
+        let mut left = 0;
+        let mut died = None;
+        for queue in &self.shared.queues {
+            let mut members = queue.members();
+            members.retain(|member| {
+                if !has_ended(member) {
+                    return true;
+                }
+                if !member.finished.load(Ordering::SeqCst) {
+                    died = Some(queue.number);
+                }
+                false
+            });
+            left += members.len();
+        }
+        if let Some(queue) = died
+            && !self.gave_up
+        {
+            self.gave_up = true;
+            tracing::error!(
+                queue,
+                "a thread that serves requests died; aborting the connection"
+            );
+            give_up(&self.shared.device);
+            self.shared.stop();
+        }
+        left > 0
+    }
+
+    /// Adds a thread to queues that are out of entries with all threads but one in handlers that
+    /// take long. Nobody needs to look again once no queue is out of entries.
+    fn look_for_stuck(&mut self) {
+        let mut exhausted = false;
+        let mut now = HashMap::new();
+        for queue in self.shared.queues.clone() {
+            let mut stuck = 0;
+            let members = queue.members().clone();
+            for member in &members {
+                let key = Arc::as_ptr(member) as usize;
+                let turns = member.turns.load(Ordering::Relaxed);
+                let busy = turns % 2 == 1;
+                stuck += usize::from(busy && self.before.get(&key) == Some(&turns));
+                now.insert(key, turns);
+            }
+            if !queue.is_exhausted() {
+                continue;
+            }
+            exhausted = true;
+            if stuck + 1 >= members.len() {
+                self.grow(&queue, members.len());
+            }
+        }
+        self.before = now;
+        if !exhausted {
+            self.before.clear();
+            self.shared.watching.store(false, Ordering::SeqCst);
+            // Whoever came in between found the watch still on.
+            if self.shared.queues.iter().any(|queue| queue.is_exhausted()) {
+                self.shared.watching.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn grow(&mut self, queue: &Arc<Queue>, threads: usize) {
+        if threads >= self.shared.threads_max {
+            if !self.full {
+                tracing::warn!(
+                    queue = queue.number,
+                    threads,
+                    "every thread is in a handler that takes long; further requests wait"
+                );
+            }
+            self.full = true;
+            return;
+        }
+        if self.failed.is_some_and(|at| at.elapsed() < RETRY) {
+            return;
+        }
+        let grown = spawn::spawn(&self.shared, queue)
+            .and_then(|starting| starting.go(&self.dispatcher, true));
+        match grown {
+            Ok(()) => tracing::debug!(queue = queue.number, threads = threads + 1, "grown"),
+            Err(error) => {
+                tracing::warn!(queue = queue.number, "no further thread: {error}");
+                self.failed = Some(Instant::now());
+            }
+        }
+    }
+}
+
+fn has_ended(member: &Member) -> bool {
+    let mut fds = [PollFd::new(&member.ended, PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))
+}

@@ -1,0 +1,81 @@
+//! The control socket over the memory transport.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::time::Duration;
+
+use bickford::abi::Opcode;
+use bickford::ops::{Data, Read};
+use bickford::trace::control::{Control, EventReader, snapshot};
+use bickford::transport::memory::Kernel;
+use bickford::{Context, FileSystem, Reply};
+
+/// Keeps the reply of a READ until the test ends.
+#[derive(Default)]
+struct Slow(std::sync::Mutex<Vec<Reply<Data>>>);
+
+impl FileSystem for Slow {
+    fn read(&self, _: &Context<'_>, _: Read, reply: Reply<Data>) {
+        self.0.lock().unwrap().push(reply);
+    }
+}
+
+#[test]
+fn statistics_and_requests_in_flight_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let mut kernel = Kernel::new(Slow::default());
+    kernel.init().unwrap();
+    let server = std::sync::Arc::clone(kernel.server());
+    let control = Control::serve(&path, server, "memory".into()).unwrap();
+    for _ in 0..3 {
+        kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+    }
+    kernel.send(Opcode::Read, 9, &[0; 40]);
+    let seen = snapshot(&path).unwrap();
+    assert_eq!(seen.transport, "memory");
+    let row = &seen.opcodes[0];
+    assert_eq!((row.name.as_str(), row.count, row.errors), ("LOOKUP", 3, 3));
+    for column in &row.histogram {
+        assert_eq!(column.iter().sum::<u64>(), 3);
+    }
+    assert_eq!(seen.opcodes.len(), 1);
+    assert_eq!((seen.in_flight.len(), seen.in_flight[0].node), (1, 9));
+    assert_eq!(seen.in_flight[0].name, "READ");
+    drop(control);
+    assert!(!path.exists());
+}
+
+#[test]
+fn events_are_streamed_to_one_reader() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let mut kernel = Kernel::new(Slow::default());
+    kernel.init().unwrap();
+    let server = std::sync::Arc::clone(kernel.server());
+    let _control = Control::serve(&path, server, "memory".into()).unwrap();
+    let mut reader = EventReader::connect(&path).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let event = loop {
+        assert!(std::time::Instant::now() < deadline, "no event came");
+        kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+        if let Some(event) = reader.next_event().unwrap() {
+            break event;
+        }
+    };
+    assert_eq!(
+        (event.opcode, event.error),
+        (Opcode::Lookup as u32, libc::ENOSYS)
+    );
+    assert!(event.received <= event.decoded && event.decoded <= event.handled);
+    let mut second = EventReader::connect(&path).unwrap();
+    let refusal = loop {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the second reader was not refused"
+        );
+        if let Err(refusal) = second.next_event() {
+            break refusal;
+        }
+    };
+    assert!(refusal.to_string().contains("already"), "{refusal}");
+}

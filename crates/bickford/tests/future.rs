@@ -1,0 +1,203 @@
+//! Asynchronous file systems, over the memory transport.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bickford::abi::{EntryOut, InterruptIn, Opcode, WriteIn, WriteOut};
+use bickford::filesystem::future::{FileSystem, Owned, Spawned, Task};
+use bickford::ops::{Attr, Data, Entry, Kept, Lookup, Read, Release, Write, Written};
+use bickford::transport::memory::Kernel;
+use bickford::{DetachedContext, Errno, NodeId};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use zerocopy::IntoBytes;
+
+/// Reads wait for a permit; everything else answers at once.
+struct Subject {
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts for as long as it lives.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl FileSystem for Subject {
+    async fn lookup(
+        self: Arc<Self>,
+        _: DetachedContext,
+        op: Owned<Lookup<'static>>,
+    ) -> Result<Entry, Errno> {
+        tokio::task::yield_now().await;
+        let length = op.operation().name.count_bytes() as u64;
+        let attr = Attr::file(7, 0o644, length);
+        Ok(Entry::new(NodeId(7), attr, Duration::from_secs(1)))
+    }
+
+    async fn read(self: Arc<Self>, _: DetachedContext, op: Owned<Read>) -> Result<Data, Errno> {
+        let _waiting = Waiting::new(&self.waiting);
+        let permit = self.permits.acquire().await.map_err(|_| Errno::IO)?;
+        permit.forget();
+        Ok(op.offset.to_ne_bytes().to_vec().into())
+    }
+
+    async fn write(
+        self: Arc<Self>,
+        _: DetachedContext,
+        op: Owned<Write<'static>>,
+    ) -> Result<Written, Errno> {
+        tokio::task::yield_now().await;
+        let bytes = op
+            .operation()
+            .data
+            .bytes()
+            .map_err(|_| Errno::IO)?
+            .into_owned();
+        Ok(Written(bytes.iter().map(|byte| u32::from(*byte)).sum()))
+    }
+
+    async fn release(self: Arc<Self>, _: DetachedContext, _: Owned<Release>) -> Result<(), Errno> {
+        let _waiting = Waiting::new(&self.waiting);
+        self.permits
+            .acquire()
+            .await
+            .map_err(|_| Errno::IO)?
+            .forget();
+        Ok(())
+    }
+}
+
+struct Fixture {
+    kernel: Kernel,
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    runtime: Runtime,
+}
+
+fn fixture() -> Fixture {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let handle = runtime.handle().clone();
+    let permits = Arc::new(Semaphore::new(0));
+    let waiting = Arc::<AtomicUsize>::default();
+    let subject = Subject {
+        permits: Arc::clone(&permits),
+        waiting: Arc::clone(&waiting),
+    };
+    let mut kernel = Kernel::new(Spawned::new(subject, move |task: Task| {
+        drop(handle.spawn(task))
+    }));
+    assert_eq!(kernel.init().unwrap().error, 0);
+    Fixture {
+        kernel,
+        permits,
+        waiting,
+        runtime,
+    }
+}
+
+impl Fixture {
+    fn read(&mut self, offset: u64) -> u64 {
+        let body = [0u64, offset, 4096, 0, 0];
+        self.kernel.send(Opcode::Read, 7, body.as_bytes())
+    }
+
+    fn wait_for(&self, waiting: usize) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while self.waiting.load(Ordering::SeqCst) != waiting {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "never {waiting} waiting"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn names_and_data_are_owned() {
+    let mut fixture = fixture();
+    let entry = fixture.kernel.call(Opcode::Lookup, 1, b"five5\0").unwrap();
+    assert_eq!(entry.read::<EntryOut>().unwrap().attr.size, 5);
+    let input = WriteIn {
+        size: 3,
+        ..WriteIn::default()
+    };
+    let body = [input.as_bytes(), &[1, 2, 3]].concat();
+    let written = fixture.kernel.call(Opcode::Write, 7, &body).unwrap();
+    assert_eq!(written.read::<WriteOut>().unwrap().size, 6);
+    assert_eq!(
+        fixture.kernel.call(Opcode::Readlink, 7, &[]).unwrap().error,
+        -38
+    );
+}
+
+#[test]
+fn hundreds_wait_at_once_on_two_threads() {
+    let mut fixture = fixture();
+    let sent: Vec<_> = (0..500)
+        .map(|offset| (offset, fixture.read(offset)))
+        .collect();
+    fixture.wait_for(500);
+    fixture.permits.add_permits(500);
+    for (offset, unique) in sent {
+        assert_eq!(
+            fixture.kernel.answer(unique).unwrap().body,
+            offset.to_ne_bytes()
+        );
+    }
+}
+
+#[test]
+fn an_interrupt_cancels() {
+    let mut fixture = fixture();
+    let unique = fixture.read(0);
+    fixture.wait_for(1);
+    fixture
+        .kernel
+        .send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+    assert_eq!(fixture.kernel.answer(unique).unwrap().error, -4);
+    fixture.wait_for(0);
+    let next = fixture.read(9);
+    fixture.permits.add_permits(1);
+    assert_eq!(fixture.kernel.answer(next).unwrap().error, 0);
+}
+
+#[test]
+fn what_may_not_be_cancelled_goes_on() {
+    let mut fixture = fixture();
+    let unique = fixture
+        .kernel
+        .send(Opcode::Release, 7, [0u64; 3].as_bytes());
+    fixture.wait_for(1);
+    fixture
+        .kernel
+        .send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+    fixture.permits.add_permits(1);
+    assert_eq!(fixture.kernel.answer(unique).unwrap().error, 0);
+}
+
+#[test]
+fn a_task_that_the_executor_drops_is_eio() {
+    let mut fixture = fixture();
+    let unique = fixture.read(0);
+    fixture.wait_for(1);
+    drop(fixture.runtime);
+    assert_eq!(fixture.kernel.answer(unique).unwrap().error, -5);
+}

@@ -1,0 +1,300 @@
+//! The dispatcher over the memory transport, where the test plays the kernel.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use bickford::abi::{
+    BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn, Opcode,
+};
+use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Read};
+use bickford::transport::memory::{Kernel, ServerConfig};
+use bickford::{Context, Errno, FileSystem, NodeId, Reply};
+use zerocopy::IntoBytes;
+
+/// Answers LOOKUP at once; READ of handle 1 panics, of handle 2 drops its reply, of others is
+/// handed to the test.
+struct Subject {
+    forgets: Sender<Vec<Forget>>,
+    reads: Mutex<Sender<Reply<Data>>>,
+}
+
+impl FileSystem for Subject {
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
+        let attr = Attr::file(7, 0o644, op.name.count_bytes() as u64);
+        reply.ok(Entry::new(NodeId(7), attr, Duration::from_secs(1)));
+    }
+
+    fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
+        match op.handle.0 {
+            1 => panic!("a panic of the file system"),
+            2 => drop(reply),
+            3 => {
+                let interrupt = cx.interrupt();
+                interrupt.on_raise(move || reply.error(Errno::INTR));
+            }
+            _ => self.reads.lock().unwrap().send(reply).unwrap(),
+        }
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        self.forgets.send(forgets.to_vec()).unwrap();
+    }
+}
+
+struct Fixture {
+    kernel: Kernel,
+    forgets: Receiver<Vec<Forget>>,
+    reads: Receiver<Reply<Data>>,
+}
+
+fn fixture(config: ServerConfig) -> Fixture {
+    let (forgets_to, forgets) = channel();
+    let (reads_to, reads) = channel();
+    let subject = Subject {
+        forgets: forgets_to,
+        reads: Mutex::new(reads_to),
+    };
+    let mut kernel = Kernel::with_config(subject, config);
+    let answer = kernel.init().unwrap();
+    assert_eq!(answer.error, 0);
+    Fixture {
+        kernel,
+        forgets,
+        reads,
+    }
+}
+
+fn read_of(handle: u64) -> Vec<u8> {
+    let mut body = [0u64; 5];
+    body[0] = handle;
+    body[2] = 4096;
+    body.as_bytes().to_vec()
+}
+
+#[test]
+fn init_settles_the_lower_minor_and_offered_flags_only() {
+    let (to, _forgets) = channel();
+    let (reads, _reads) = channel();
+    let mut kernel = Kernel::new(Subject {
+        forgets: to,
+        reads: Mutex::new(reads),
+    });
+    let init = InitIn {
+        major: 7,
+        minor: 31,
+        flags: 1,
+        ..InitIn::default()
+    };
+    let out: InitOut = kernel.init_with(&init).unwrap().read().unwrap();
+    assert_eq!((out.major, out.minor), (7, 45));
+    assert_eq!(out.flags & !1, 0);
+    assert_eq!(kernel.server().negotiated().unwrap().protocol.minor, 31);
+}
+
+#[test]
+fn an_old_kernel_gets_an_answer_of_its_size() {
+    for (minor, size) in [(4, 8), (22, 24), (23, 64)] {
+        let (to, _forgets) = channel();
+        let (reads, _reads) = channel();
+        let mut kernel = Kernel::new(Subject {
+            forgets: to,
+            reads: Mutex::new(reads),
+        });
+        let init = InitIn {
+            major: 7,
+            minor,
+            ..InitIn::default()
+        };
+        assert_eq!(
+            kernel.init_with(&init).unwrap().body.len(),
+            size,
+            "minor {minor}"
+        );
+    }
+}
+
+#[test]
+fn a_newer_major_is_answered_with_ours_and_asked_again() {
+    let (to, _forgets) = channel();
+    let (reads, _reads) = channel();
+    let mut kernel = Kernel::new(Subject {
+        forgets: to,
+        reads: Mutex::new(reads),
+    });
+    let init = InitIn {
+        major: 8,
+        minor: 0,
+        ..InitIn::default()
+    };
+    let out: InitOut = kernel.init_with(&init).unwrap().read().unwrap();
+    assert_eq!(out.major, 7);
+    assert!(kernel.server().negotiated().is_none());
+    assert_eq!(kernel.init().unwrap().error, 0);
+}
+
+#[test]
+fn requests_before_init_are_refused() {
+    let (to, _forgets) = channel();
+    let (reads, _reads) = channel();
+    let mut kernel = Kernel::new(Subject {
+        forgets: to,
+        reads: Mutex::new(reads),
+    });
+    assert_eq!(
+        kernel.call(Opcode::Lookup, 1, b"x\0").unwrap().error,
+        -libc::EIO
+    );
+}
+
+#[test]
+fn a_lookup_is_answered() {
+    let mut fixture = fixture(ServerConfig::default());
+    let answer = fixture.kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+    let entry: EntryOut = answer.read().unwrap();
+    assert_eq!((answer.error, entry.nodeid, entry.attr.size), (0, 7, 4));
+}
+
+#[test]
+fn malformed_and_unknown_requests_are_answered_and_the_session_goes_on() {
+    let mut fixture = fixture(ServerConfig::default());
+    let kernel = &mut fixture.kernel;
+    assert_eq!(
+        kernel.call(Opcode::Lookup, 1, b"no end").unwrap().error,
+        -libc::EINVAL
+    );
+    assert_eq!(
+        kernel.call(Opcode::Read, 1, b"short").unwrap().error,
+        -libc::EINVAL
+    );
+    let header = InHeader {
+        len: 40,
+        opcode: 9999,
+        unique: 1_000,
+        ..InHeader::default()
+    };
+    kernel.send_raw(header.as_bytes());
+    assert_eq!(kernel.answer(1_000).unwrap().error, -libc::ENOSYS);
+    let header = InHeader {
+        len: 4_000,
+        opcode: 1,
+        unique: 1_002,
+        ..InHeader::default()
+    };
+    kernel.send_raw(header.as_bytes());
+    assert_eq!(kernel.answer(1_002).unwrap().error, -libc::EINVAL);
+    kernel.send_raw(&[1, 2, 3]);
+    assert_eq!(kernel.call(Opcode::Lookup, 1, b"name\0").unwrap().error, 0);
+}
+
+#[test]
+fn a_dropped_reply_and_a_panic_are_eio() {
+    let mut fixture = fixture(ServerConfig::default());
+    for handle in [1, 2] {
+        let answer = fixture
+            .kernel
+            .call(Opcode::Read, 7, &read_of(handle))
+            .unwrap();
+        assert_eq!(answer.error, -libc::EIO);
+    }
+    assert!(fixture.kernel.server().in_flight().is_empty());
+}
+
+#[test]
+fn a_reply_can_be_sent_later_from_another_thread() {
+    let mut fixture = fixture(ServerConfig::default());
+    let unique = fixture.kernel.send(Opcode::Read, 7, &read_of(9));
+    let reply = fixture.reads.recv().unwrap();
+    assert_eq!(fixture.kernel.server().in_flight().list().len(), 1);
+    std::thread::spawn(move || reply.ok(b"data".as_slice().into()))
+        .join()
+        .unwrap();
+    assert_eq!(fixture.kernel.answer(unique).unwrap().body, b"data");
+    assert!(fixture.kernel.server().in_flight().is_empty());
+}
+
+#[test]
+fn an_interrupt_reaches_its_request_before_or_after_it() {
+    let mut fixture = fixture(ServerConfig::default());
+    let kernel = &mut fixture.kernel;
+    let unique = kernel.send(Opcode::Read, 7, &read_of(3));
+    kernel.send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+    assert_eq!(kernel.answer(unique).unwrap().error, -libc::EINTR);
+    let early = unique + 6;
+    kernel.send(
+        Opcode::Interrupt,
+        0,
+        InterruptIn { unique: early }.as_bytes(),
+    );
+    assert_eq!(kernel.send(Opcode::Read, 7, &read_of(3)), early);
+    assert_eq!(kernel.answer(early).unwrap().error, -libc::EINTR);
+}
+
+#[test]
+fn forgets_count_exactly() {
+    let mut fixture = fixture(ServerConfig::default());
+    let ones: Vec<_> = (1..=100)
+        .map(|n| ForgetOne {
+            nodeid: n,
+            nlookup: n * 2,
+        })
+        .collect();
+    let head = BatchForgetIn {
+        count: 100,
+        dummy: 0,
+    };
+    let body = [head.as_bytes(), ones.as_bytes()].concat();
+    fixture.kernel.send(Opcode::BatchForget, 0, &body);
+    let seen: Vec<_> = fixture.forgets.try_iter().flatten().collect();
+    let expected: Vec<_> = (1..=100)
+        .map(|n| Forget {
+            node: NodeId(n),
+            count: n * 2,
+        })
+        .collect();
+    assert_eq!(seen, expected);
+    let wrong = BatchForgetIn {
+        count: u32::MAX,
+        dummy: 0,
+    };
+    fixture
+        .kernel
+        .send(Opcode::BatchForget, 0, wrong.as_bytes());
+    assert_eq!(fixture.forgets.try_iter().count(), 0);
+}
+
+#[test]
+fn what_exceeds_the_bound_is_refused_not_queued() {
+    let config = ServerConfig {
+        max_in_flight: 2,
+        ..ServerConfig::default()
+    };
+    let mut fixture = fixture(config);
+    let first = fixture.kernel.send(Opcode::Read, 7, &read_of(9));
+    fixture.kernel.send(Opcode::Read, 7, &read_of(9));
+    let third = fixture.kernel.call(Opcode::Read, 7, &read_of(9)).unwrap();
+    assert_eq!(third.error, -libc::ENOMEM);
+    fixture.reads.recv().unwrap().error(Errno::IO);
+    assert_eq!(fixture.kernel.answer(first).unwrap().error, -libc::EIO);
+    fixture.kernel.send(Opcode::Read, 7, &read_of(9));
+    assert_eq!(fixture.kernel.server().in_flight().len(), 2);
+}
+
+#[test]
+fn a_notification_goes_out() {
+    let fixture = fixture(ServerConfig::default());
+    let notifier = fixture.kernel.server().notifier().clone();
+    notifier.invalidate_entry(NodeId(1), c"name").unwrap();
+    notifier.flush().unwrap();
+    let messages = fixture.kernel.drain();
+    assert_eq!((messages[0].unique, messages[0].error), (0, 3));
+    assert!(messages[0].body.ends_with(b"name\0"));
+}
+
+#[test]
+fn io_uring_is_not_taken_where_the_transport_cannot() {
+    let fixture = fixture(ServerConfig::default());
+    let flags = fixture.kernel.server().negotiated().unwrap().protocol.flags;
+    assert!(!flags.contains(InitFlags::OVER_IO_URING));
+}

@@ -1,0 +1,371 @@
+//! Mounted sessions over each transport: the same tests for all.
+//!
+//! Needs root and /dev/fuse; without them each test says so and ends.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+#[path = "mounted/subject.rs"]
+mod subject;
+mod support;
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use bickford::SessionConfig;
+use bickford::mount::{Unmount, unmount};
+use subject::{DATA_SIZE, Subject};
+use support::{Fixture, over_each_transport, wait_until};
+
+fn mounted(config: SessionConfig) -> (Fixture, Subject) {
+    let subject = Subject::new();
+    (Fixture::new(subject.clone(), config), subject)
+}
+
+/// A reply is counted after it was sent.
+fn answered_once_each(fixture: &Fixture, subject: &Subject) {
+    wait_until("every lookup is answered once", || {
+        let stats = fixture.session().stats();
+        stats.of(bickford::abi::Opcode::Lookup).count == subject.lookups()
+    });
+}
+
+fn size_of(fixture: &Fixture, name: &str) -> u64 {
+    fs::metadata(fixture.path(name)).unwrap().len()
+}
+
+#[test]
+fn data_of_a_file_arrive_whole_and_end_where_it_ends() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        let expected = subject.content();
+        let read = fs::read(fixture.path("data")).unwrap();
+        assert!(read == expected, "{} of {DATA_SIZE} bytes", read.len());
+
+        let direct = fixture.path("direct");
+        let file = File::options().read(true).open(direct).unwrap();
+        for (offset, length) in [(0, 1), (1, 4095), (4097, 65_537), (100_001, 1 << 20)] {
+            let mut buffer = vec![0; length];
+            file.read_exact_at(&mut buffer, offset as u64).unwrap();
+            assert!(buffer == expected[offset..offset + length], "at {offset}");
+        }
+        let mut buffer = vec![0; 1 << 20];
+        let end = DATA_SIZE as u64;
+        assert_eq!(file.read_at(&mut buffer, end - 1000).unwrap(), 1000);
+        assert!(buffer[..1000] == expected[DATA_SIZE - 1000..]);
+        assert_eq!(file.read_at(&mut buffer, end).unwrap(), 0);
+        drop(file);
+        fixture.finish();
+    });
+}
+
+#[test]
+fn written_data_arrive_whole() {
+    over_each_transport(|config| {
+        for (name, splice) in [("data", false), ("direct", false), ("direct", true)] {
+            let subject = Subject::new().splice_writes(splice);
+            let fixture = Fixture::new(subject.clone(), config);
+            let mut expected = subject.content();
+            let mut file = File::options()
+                .write(true)
+                .open(fixture.path(name))
+                .unwrap();
+            for (number, length) in [1, 511, 4096, 8193, 70_001, 1 << 20]
+                .into_iter()
+                .enumerate()
+            {
+                let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + number) as u8).collect();
+                let offset = number * 150_001;
+                file.seek(SeekFrom::Start(offset as u64)).unwrap();
+                file.write_all(&bytes).unwrap();
+                expected[offset..offset + length].copy_from_slice(&bytes);
+            }
+            file.sync_all().unwrap();
+            drop(file);
+            assert!(subject.content() == expected, "{name}, splice {splice}");
+            fixture.finish();
+        }
+    });
+}
+
+#[test]
+fn a_write_that_is_not_taken_leaves_nothing_behind() {
+    over_each_transport(|config| {
+        let subject = Subject::new().splice_writes(true);
+        let fixture = Fixture::new(subject.clone(), config);
+        let refused = File::options()
+            .write(true)
+            .open(fixture.path("refused"))
+            .unwrap();
+        let accepted = File::options()
+            .write(true)
+            .open(fixture.path("direct"))
+            .unwrap();
+        let mut expected = subject.content();
+        for round in 0..20u8 {
+            let error = refused.write_at(&[0xee; 300_000], 0).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EDQUOT));
+            let bytes = [round; 200_000];
+            assert_eq!(accepted.write_at(&bytes, 1000).unwrap(), bytes.len());
+            expected[1000..201_000].copy_from_slice(&bytes);
+        }
+        drop((refused, accepted));
+        assert!(subject.content() == expected);
+        fixture.finish();
+    });
+}
+
+#[test]
+fn replies_come_later_and_from_other_threads() {
+    over_each_transport(|config| {
+        let (fixture, _) = mounted(config);
+        thread::scope(|scope| {
+            for client in 0..8u64 {
+                let fixture = &fixture;
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        let size = client * 1000 + round;
+                        assert_eq!(size_of(fixture, &format!("later-{size}")), size);
+                    }
+                });
+            }
+        });
+        fixture.finish();
+    });
+}
+
+#[test]
+fn many_replies_that_are_due_hold_up_nobody() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        let waiting = 100;
+        thread::scope(|scope| {
+            for number in 0..waiting {
+                let fixture = &fixture;
+                scope.spawn(move || {
+                    let name = format!("held-{number}");
+                    assert_eq!(size_of(fixture, &name), number);
+                });
+            }
+            wait_until("all are held", || subject.held() == waiting as usize);
+            for number in 0..500 {
+                assert_eq!(size_of(&fixture, &format!("quick-{number}")), number);
+            }
+            subject.release_held();
+        });
+        // The entries are there once more.
+        for number in 0..500 {
+            assert_eq!(size_of(&fixture, &format!("quick-{number}")), number);
+        }
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_killed_reader_interrupts_its_request() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        let mut reader = Command::new("cat")
+            .arg(fixture.path("endless"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("the read is in flight", || subject.reads() > 0);
+        reader.kill().unwrap();
+        assert!(!reader.wait().unwrap().success());
+        wait_until("the request has ended", || {
+            fixture.session().server().in_flight().is_empty()
+        });
+        assert_eq!(subject.interrupted(), 1);
+        fixture.finish();
+    });
+}
+
+#[test]
+fn a_handler_can_notify() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        let cached = fixture.path("cached");
+        fs::metadata(&cached).unwrap();
+        let before = subject.lookups_of_cached();
+        fs::metadata(&cached).unwrap();
+        assert_eq!(subject.lookups_of_cached(), before, "the name is cached");
+        fs::metadata(fixture.path("notify")).unwrap();
+        wait_until("the name is looked up again", || {
+            fs::metadata(&cached).unwrap();
+            subject.lookups_of_cached() > before
+        });
+        fixture.finish();
+    });
+}
+
+#[test]
+fn retrieved_data_are_those_of_the_page_cache() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        fs::read(fixture.path("data")).unwrap();
+        let (to, from) = std::sync::mpsc::channel();
+        let notifier = fixture.session().notifier();
+        notifier
+            .retrieve(subject::DATA, 4096, 8192, move |offset, data| {
+                to.send((offset, data.to_vec())).unwrap();
+            })
+            .unwrap();
+        let (offset, data) = from.recv_timeout(support::DEADLINE).unwrap();
+        assert_eq!(offset, 4096);
+        assert!(data == subject.content()[4096..4096 + 8192]);
+        fixture.finish();
+    });
+}
+
+/// Many threads that look up until `stop`, or until the mount is gone.
+fn under_load(fixture: &Fixture, end: impl FnOnce()) -> u64 {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..16u64)
+            .map(|client| {
+                let stop = &stop;
+                let kind = ["quick", "later", "slow"][client as usize % 3];
+                let path = fixture.path(&format!("{kind}-{client}"));
+                scope.spawn(move || {
+                    let mut answered = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        match fs::metadata(&path) {
+                            Ok(found) => assert_eq!(found.len(), client),
+                            Err(_) => break,
+                        }
+                        answered += 1;
+                    }
+                    answered
+                })
+            })
+            .collect();
+        let stats = || {
+            fixture
+                .session()
+                .stats()
+                .of(bickford::abi::Opcode::Lookup)
+                .count
+        };
+        wait_until("there is load", || stats() > 500);
+        end();
+        stop.store(true, Ordering::Relaxed);
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .sum()
+    })
+}
+
+#[test]
+fn unmounting_under_load_ends_the_session() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        let answered = under_load(&fixture, || {
+            fixture.session().unmount(Unmount::Lazy).unwrap();
+        });
+        assert!(answered > 0);
+        fixture.session().wait();
+        assert!(fixture.session().server().in_flight().is_empty());
+        assert!(subject.is_destroyed());
+        answered_once_each(&fixture, &subject);
+        drop(fixture);
+    });
+}
+
+#[test]
+fn aborting_under_load_ends_the_session() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        under_load(&fixture, || fixture.session().abort().unwrap());
+        let error = fs::metadata(fixture.path("quick-1")).unwrap_err();
+        let expected = [libc::ENOTCONN, libc::ECONNABORTED];
+        assert!(expected.contains(&error.raw_os_error().unwrap()), "{error}");
+        fixture.session().wait();
+        wait_until("nothing is in flight", || {
+            fixture.session().server().in_flight().is_empty()
+        });
+        assert!(subject.is_destroyed());
+        unmount(&fixture.path(""), Unmount::Lazy).unwrap();
+    });
+}
+
+#[test]
+fn handlers_that_take_long_disturb_nobody() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        thread::scope(|scope| {
+            for client in 0..12u64 {
+                let fixture = &fixture;
+                scope.spawn(move || {
+                    let kind = if client % 3 == 0 { "slow" } else { "quick" };
+                    let rounds = if client % 3 == 0 { 15 } else { 400 };
+                    for round in 0..rounds {
+                        let size = client * 1000 + round;
+                        assert_eq!(size_of(fixture, &format!("{kind}-{size}")), size);
+                    }
+                });
+            }
+        });
+        answered_once_each(&fixture, &subject);
+        fixture.finish();
+    });
+}
+
+/// Handlers that wait for another request do not keep it from coming.
+#[test]
+fn handlers_may_wait_for_other_requests() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config);
+        let waiting = 6;
+        thread::scope(|scope| {
+            for number in 0..waiting {
+                let fixture = &fixture;
+                scope.spawn(move || {
+                    // All on one CPU: in one queue.
+                    pin(0);
+                    let name = format!("blocked-{number}");
+                    assert_eq!(size_of(fixture, &name), number);
+                });
+            }
+            wait_until("all are blocked", || subject.blocked() == waiting as usize);
+            pin(0);
+            assert_eq!(size_of(&fixture, "unblock-1"), 1);
+        });
+        fixture.finish();
+    });
+}
+
+fn pin(cpu: usize) {
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(cpu);
+    rustix::thread::sched_setaffinity(None, &cpus).unwrap();
+}
+
+#[test]
+fn callers_may_move_between_cpus() {
+    over_each_transport(|config| {
+        let (fixture, _) = mounted(config);
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        let cpus: Vec<_> = (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|cpu| allowed.is_set(*cpu))
+            .collect();
+        thread::scope(|scope| {
+            for client in 0..4u64 {
+                let (fixture, cpus) = (&fixture, &cpus);
+                scope.spawn(move || {
+                    for round in 0..200u64 {
+                        pin(cpus[(client + round) as usize % cpus.len()]);
+                        let size = client * 1000 + round;
+                        let kind = ["quick", "later"][round as usize % 2];
+                        assert_eq!(size_of(fixture, &format!("{kind}-{size}")), size);
+                    }
+                });
+            }
+        });
+        fixture.finish();
+    });
+}

@@ -1,0 +1,208 @@
+//! Mounts without a server: what the kernel lists, and that every kind of mount can be taken away.
+//!
+//! Needs /dev/fuse and CAP_SYS_ADMIN; without them each test says so and ends.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may end a test")]
+
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bickford::mount::{
+    GenericFlags, MountEntry, MountError, MountOptions, Mounted, Unmount, UnmountError, Via, mount,
+    unmount,
+};
+
+/// A mount point whose mounts are detached at the end, whatever the test did.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Option<Self> {
+        let place = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        match mount(&place.path(), &MountOptions::new()) {
+            Ok(Mounted {
+                via: Via::Direct,
+                guard,
+                ..
+            }) => {
+                guard.unmount(Unmount::Lazy).unwrap();
+                Some(place)
+            }
+            other => {
+                eprintln!("left out: no direct FUSE mounts here: {other:?}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap()
+    }
+
+    fn listed(&self) -> Option<MountEntry> {
+        MountEntry::at(&self.path()).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        while unmount(self.dir.path(), Unmount::Force).is_ok() {}
+    }
+}
+
+fn has_unique_mount_ids() -> bool {
+    const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+    let wanted = rustix::fs::StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+    let found =
+        rustix::fs::statx(rustix::fs::CWD, "/", rustix::fs::AtFlags::empty(), wanted).unwrap();
+    found.stx_mask & STATX_MNT_ID_UNIQUE != 0
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_kernel_lists_what_the_options_say() {
+    let Some(place) = Place::new() else { return };
+    let text = r"fsname=a\,b c\\d,subtype=demo,allow_other,default_permissions,max_read=8192,ro,noexec,noatime";
+    let mounted = mount(&place.path(), &MountOptions::parse(text).unwrap()).unwrap();
+    let entry = place.listed().unwrap();
+    assert_eq!(entry.source, r"a,b c\d");
+    assert_eq!(entry.fs_type, "fuse.demo");
+    assert_eq!(entry.options, "ro,nosuid,nodev,noexec,noatime");
+    let expected = ["ro", "allow_other", "default_permissions", "max_read=8192"];
+    let shown = entry.super_options.split(',').collect::<Vec<_>>();
+    assert!(
+        expected.iter().all(|option| shown.contains(option)),
+        "{shown:?}"
+    );
+    assert_eq!(mounted.connection(), Some(entry.minor));
+    assert!(mounted.guard.is_mounted());
+
+    mounted.unmount(Unmount::Normal).unwrap();
+    assert_eq!(place.listed(), None);
+    assert!(!mounted.guard.is_mounted());
+    mounted.unmount(Unmount::Normal).unwrap();
+}
+
+#[test]
+fn the_source_is_the_subtype_where_no_name_is_given() {
+    let Some(place) = Place::new() else { return };
+    let options = MountOptions::new()
+        .subtype("demo")
+        .flags(GenericFlags::empty());
+    let mounted = mount(&place.path(), &options).unwrap();
+    let entry = place.listed().unwrap();
+    assert_eq!(
+        (entry.source.to_str(), entry.options.as_str()),
+        (Some("demo"), "rw,relatime")
+    );
+    mounted.unmount(Unmount::Normal).unwrap();
+}
+
+#[test]
+fn a_dead_mount_is_recognised_and_unmounted() {
+    let Some(place) = Place::new() else { return };
+    let mounted = mount(&place.path(), &MountOptions::new()).unwrap();
+    drop(mounted);
+    let error = mount(&place.path(), &MountOptions::new()).unwrap_err();
+    assert!(matches!(error, MountError::Dead { .. }), "{error}");
+    unmount(&place.path(), Unmount::Normal).unwrap();
+    let error = unmount(&place.path(), Unmount::Normal).unwrap_err();
+    assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
+}
+
+#[test]
+fn force_aborts_the_connection() {
+    let Some(place) = Place::new() else { return };
+    let mounted = mount(&place.path(), &MountOptions::new()).unwrap();
+    unmount(&place.path(), Unmount::Force).unwrap();
+    assert_eq!(place.listed(), None);
+    // INIT would be there to read otherwise.
+    let mut buffer = vec![0_u8; 65536];
+    let read = rustix::io::read(&mounted.device, &mut buffer);
+    assert!(
+        matches!(
+            read,
+            Err(rustix::io::Errno::NODEV | rustix::io::Errno::CONNABORTED)
+        ),
+        "{read:?}"
+    );
+}
+
+#[test]
+fn auto_unmount_takes_the_mount_away_when_its_server_is_gone() {
+    let Some(place) = Place::new() else { return };
+    let options = MountOptions::new().auto_unmount(true);
+    let mounted = mount(&place.path(), &options).unwrap();
+    assert!(place.listed().is_some());
+    // Dropping device and guard is what the kernel does for a process that was killed.
+    drop(mounted);
+    wait_until("the watcher unmounts", || place.listed().is_none());
+}
+
+#[test]
+fn a_later_mount_at_the_same_place_is_left_alone() {
+    let Some(place) = Place::new() else { return };
+    if !has_unique_mount_ids() {
+        eprintln!("left out: statx(2) of this kernel gives no unique mount ids (Linux 6.8)");
+        return;
+    }
+    // Mount ids and device numbers are used again at once: these mounts differ in nothing that is listed.
+    let options = MountOptions::new().auto_unmount(true);
+    for _ in 0..20 {
+        let earlier = mount(&place.path(), &options).unwrap();
+        rustix::mount::unmount(place.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+        let later = mount(&place.path(), &MountOptions::new()).unwrap();
+        assert!(later.guard.is_mounted());
+        assert!(!earlier.guard.is_mounted());
+        earlier.unmount(Unmount::Lazy).unwrap();
+        assert!(later.guard.is_mounted());
+        later.unmount(Unmount::Normal).unwrap();
+    }
+}
+
+#[test]
+fn a_passed_descriptor_is_used_as_it_is() {
+    let Some(place) = Place::new() else { return };
+    let mounted = mount(&place.path(), &MountOptions::new()).unwrap();
+    let path = PathBuf::from(format!("/dev/fd/{}", mounted.device.as_raw_fd()));
+    let passed = mount(&path, &MountOptions::new()).unwrap();
+    assert_eq!((passed.via, passed.connection()), (Via::Descriptor, None));
+    let mut buffer = vec![0_u8; 65536];
+    let len = rustix::io::read(&passed.device, &mut buffer).unwrap();
+    assert!(len >= 40, "the INIT request of this mount, {len} bytes");
+    passed.unmount(Unmount::Normal).unwrap();
+    assert!(mounted.guard.is_mounted());
+}
+
+#[test]
+fn a_covered_mount_is_not_unmounted_in_place_of_the_one_on_top() {
+    let Some(place) = Place::new() else { return };
+    let mounted = mount(&place.path(), &MountOptions::new()).unwrap();
+    rustix::mount::mount(
+        "cover",
+        place.path(),
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        None,
+    )
+    .unwrap();
+    let error = mounted.unmount(Unmount::Normal).unwrap_err();
+    assert!(
+        matches!(&error, UnmountError::Covered { fs_type, .. } if fs_type == "tmpfs"),
+        "{error}"
+    );
+    let error = unmount(&place.path(), Unmount::Normal).unwrap_err();
+    assert!(matches!(error, UnmountError::NotFuse { .. }), "{error}");
+    rustix::mount::unmount(place.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    mounted.unmount(Unmount::Normal).unwrap();
+}

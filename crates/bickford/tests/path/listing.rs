@@ -1,0 +1,151 @@
+//! Listings while names come and go.
+
+use std::sync::Arc;
+
+use bickford::abi::{Dirent, Direntplus, Opcode};
+use bickford::path::{self, Adapter, Listing, Options, Subject};
+use bickford::{Context, Errno};
+use zerocopy::FromBytes;
+
+use crate::client::{Client, ROOT, session};
+use crate::mirror::{Mirror, Served};
+
+/// Name, offset and node of each entry.
+fn parse(mut bytes: &[u8], plus: bool) -> Vec<(String, u64, u64)> {
+    let mut names = Vec::new();
+    while !bytes.is_empty() {
+        let (node, head, dirent) = if plus {
+            let (entry, _) = Direntplus::read_from_prefix(bytes).unwrap();
+            (
+                entry.entry_out.nodeid,
+                size_of::<Direntplus>(),
+                entry.dirent,
+            )
+        } else {
+            (
+                0,
+                size_of::<Dirent>(),
+                Dirent::read_from_prefix(bytes).unwrap().0,
+            )
+        };
+        let end = head + dirent.namelen as usize;
+        let name = String::from_utf8(bytes[head..end].to_vec()).unwrap();
+        names.push((name, dirent.off, node));
+        bytes = &bytes[end.next_multiple_of(8)..];
+    }
+    names
+}
+
+/// Lists from `offset` on, with answers of at most `size` bytes, until the end.
+fn list(client: &Client, handle: u64, mut offset: u64, size: u32) -> Vec<String> {
+    let mut names = Vec::new();
+    loop {
+        let bytes = client
+            .read_at(Opcode::Readdir, ROOT, handle, offset, size)
+            .unwrap();
+        let Some((_, last, _)) = parse(&bytes, false).last().cloned() else {
+            return names;
+        };
+        names.extend(parse(&bytes, false).into_iter().map(|(name, ..)| name));
+        offset = last;
+    }
+}
+
+#[test]
+fn an_open_listing_stays_and_a_rewound_one_is_new() {
+    let kernel = session(Adapter::new(Served(Arc::default()), Options::default()));
+    let client = Client::new(&kernel, 1);
+    let names: Vec<_> = (0..40).map(|number| format!("name{number:02}")).collect();
+    for name in &names {
+        client.mknod(ROOT, name).unwrap();
+    }
+    let handle = client.opendir(ROOT).unwrap().fh;
+    let bytes = client
+        .read_at(Opcode::Readdir, ROOT, handle, 0, 256)
+        .unwrap();
+    let first = parse(&bytes, false);
+    let (_, offset, _) = first.last().cloned().unwrap();
+    for name in &names[..30] {
+        client.unlink(ROOT, name).unwrap();
+    }
+    client.mknod(ROOT, "later").unwrap();
+    let mut seen: Vec<_> = first.into_iter().map(|(name, ..)| name).collect();
+    seen.extend(list(&client, handle, offset, 256));
+    let expected: Vec<_> = [".", ".."]
+        .map(String::from)
+        .into_iter()
+        .chain(names.clone())
+        .collect();
+    assert_eq!(seen, expected);
+    let again = list(&client, handle, 0, 4096);
+    assert_eq!(again.len(), 2 + 10 + 1);
+    assert!(again.contains(&"later".to_string()));
+    client.release(Opcode::Releasedir, ROOT, handle).unwrap();
+    assert!(
+        client
+            .read_at(Opcode::Readdir, ROOT, handle, 0, 256)
+            .is_err()
+    );
+}
+
+#[test]
+fn entries_come_with_fresh_attributes_only() {
+    let mirror = Arc::<Mirror>::default();
+    let adapter = Adapter::new(Served(Arc::clone(&mirror)), Options::default());
+    let names = adapter.names();
+    let kernel = session(adapter);
+    let client = Client::new(&kernel, 1);
+    for number in 0..8 {
+        let node = client.mknod(ROOT, &format!("name{number}")).unwrap().nodeid;
+        client.forget(node, 1);
+    }
+    assert_eq!(names.sizes().nodes, 1);
+    let handle = client.opendir(ROOT).unwrap().fh;
+    let bytes = client
+        .read_at(Opcode::Readdirplus, ROOT, handle, 0, 1000)
+        .unwrap();
+    let first = parse(&bytes, true);
+    let known: Vec<_> = first.iter().filter(|(_, _, node)| *node != 0).collect();
+    assert_eq!((first.len(), known.len()), (5 + 1, 3 + 1));
+    let offset = first.last().unwrap().1;
+    client.unlink(ROOT, "name6").unwrap();
+    let bytes = client
+        .read_at(Opcode::Readdirplus, ROOT, handle, offset, 4000)
+        .unwrap();
+    assert!(parse(&bytes, true).iter().all(|(_, _, node)| *node == 0));
+    for (name, _, node) in known {
+        assert_eq!(client.lookup(ROOT, name).unwrap().nodeid, *node);
+        client.forget(*node, 2);
+    }
+    assert_eq!(names.sizes().nodes, 1);
+}
+
+/// A directory of as many names as one likes, listed in parts.
+struct Endless;
+
+impl path::FileSystem for Endless {
+    fn readdir(
+        &self,
+        _: &Context<'_>,
+        _: Subject<'_>,
+        offset: u64,
+        listing: &mut Listing,
+    ) -> Result<(), Errno> {
+        for number in offset..1_000 {
+            if !listing.add_at(format!("{number}"), 0o100_000, number + 1) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_listing_may_come_in_parts() {
+    let kernel = session(Adapter::new(Endless, Options::default()));
+    let client = Client::new(&kernel, 1);
+    let handle = client.opendir(ROOT).unwrap().fh;
+    let expected: Vec<_> = (0..1_000).map(|number| number.to_string()).collect();
+    assert_eq!(list(&client, handle, 0, 512), expected);
+    assert_eq!(list(&client, handle, 990, 512), expected[990..]);
+}

@@ -1,0 +1,11 @@
+//! The path API over the memory transport, where the test plays the kernel.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(unreachable_pub, reason = "the modules of a test are its own")]
+
+mod client;
+mod held;
+mod listing;
+mod mirror;
+mod model;
+mod options;
+mod threads;
