@@ -1,0 +1,285 @@
+//! Kernel pass-through: which inodes the kernel reads and writes itself.
+//!
+//! The kernel asks that all opens of an inode go the same way, with one backing id. So each inode
+//! that is open is here with the way it goes and the number of its opens. The kernel lets go of an
+//! inode before it sends RELEASE; what is counted here is never less than what it has.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bickford::backing::Backing;
+use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::Errno;
+
+const SHARDS: usize = 16;
+/// Inodes that nobody has open and that stay registered, so that opening them again is cheap.
+const IDLE_MAX: usize = 256;
+const SET_ID_BITS: u16 = 0o6000;
+
+/// Registers a file with the connection that a request came by.
+pub(crate) type Register<'a> = &'a dyn Fn(BorrowedFd<'_>) -> Option<io::Result<Backing>>;
+
+/// The way an open goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The kernel reads and writes the backing file with this id.
+    Kernel(i32),
+    /// Reads and writes come as requests.
+    Daemon,
+}
+
+enum Inode {
+    Kernel(Registered),
+    Daemon { opens: usize },
+}
+
+struct Registered {
+    backing: Backing,
+    opens: usize,
+    /// Open for reading only: serves every handle that only reads, and may stay open idle without
+    /// keeping the lower file from being executed or its file system from going read-only.
+    reader: Option<Arc<OwnedFd>>,
+}
+
+/// See the module.
+pub(crate) struct Backings {
+    shards: Vec<Mutex<HashMap<u64, Inode>>>,
+    idle: Mutex<VecDeque<u64>>,
+    registered: AtomicUsize,
+    limit: usize,
+    idle_limit: usize,
+    /// The kernel refuses them all.
+    refused: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Backings {
+    /// At most `limit` inodes at once; the others go through the daemon.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            idle: Mutex::default(),
+            registered: AtomicUsize::new(0),
+            limit,
+            idle_limit: IDLE_MAX.min(limit / 2),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    fn shard(&self, node: u64) -> Option<MutexGuard<'_, HashMap<u64, Inode>>> {
+        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+        self.shards.get(mixed as usize % SHARDS).map(lock)
+    }
+
+    /// One more open for reading, if the inode is registered and a descriptor for it at hand.
+    pub(crate) fn read_again(&self, node: u64) -> Option<(i32, Arc<OwnedFd>)> {
+        let mut shard = self.shard(node)?;
+        let Some(Inode::Kernel(registered)) = shard.get_mut(&node) else {
+            return None;
+        };
+        let reader = registered.reader.clone()?;
+        registered.opens += 1;
+        Some((registered.backing.id(), reader))
+    }
+
+    /// One more open, through `fd`, which is open as the caller asked.
+    pub(crate) fn open(
+        &self,
+        node: u64,
+        fd: &Arc<OwnedFd>,
+        writable: bool,
+        register: Register<'_>,
+    ) -> Way {
+        // The lock stays while the kernel notes the file, which waits for nothing: opens that come
+        // at once must agree.
+        let Some(mut shard) = self.shard(node) else {
+            return Way::Daemon;
+        };
+        match shard.get_mut(&node) {
+            Some(Inode::Kernel(registered)) => {
+                registered.opens += 1;
+                return Way::Kernel(registered.backing.id());
+            }
+            Some(Inode::Daemon { opens }) => {
+                *opens += 1;
+                return Way::Daemon;
+            }
+            None => {}
+        }
+        let Some(backing) = self.register(node, fd, register) else {
+            shard.insert(node, Inode::Daemon { opens: 1 });
+            return Way::Daemon;
+        };
+        let id = backing.id();
+        let reader = (!writable).then(|| Arc::clone(fd));
+        let registered = Registered {
+            backing,
+            opens: 1,
+            reader,
+        };
+        shard.insert(node, Inode::Kernel(registered));
+        Way::Kernel(id)
+    }
+
+    fn register(&self, node: u64, fd: &OwnedFd, register: Register<'_>) -> Option<Backing> {
+        if self.refused.load(Ordering::Relaxed) || has_set_id(fd) {
+            return None;
+        }
+        if self.registered.fetch_add(1, Ordering::AcqRel) >= self.limit {
+            self.registered.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        let error = match register(fd.as_fd()) {
+            Some(Ok(backing)) => return Some(backing),
+            Some(Err(error)) => error,
+            None => io::Error::from(Errno::OPNOTSUPP),
+        };
+        self.registered.fetch_sub(1, Ordering::AcqRel);
+        match Errno::from_io_error(&error) {
+            // This file cannot be had so; others may.
+            Some(Errno::LOOP | Errno::INVAL | Errno::ISDIR | Errno::NOMEM | Errno::NOSPC) => {
+                tracing::debug!("StackFS: inode {node:#x} goes through the daemon: {error}");
+            }
+            _ => {
+                if !self.refused.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        "StackFS: no kernel pass-through, data go through the daemon: {error}"
+                    );
+                }
+            }
+        }
+        None
+    }
+
+    /// One open less.
+    pub(crate) fn close(&self, node: u64) {
+        let Some(mut shard) = self.shard(node) else {
+            return;
+        };
+        let idle = match shard.get_mut(&node) {
+            None => return,
+            Some(Inode::Daemon { opens }) => {
+                *opens = opens.saturating_sub(1);
+                if *opens > 0 {
+                    return;
+                }
+                false
+            }
+            Some(Inode::Kernel(registered)) => {
+                registered.opens = registered.opens.saturating_sub(1);
+                if registered.opens > 0 {
+                    return;
+                }
+                registered.reader.is_some()
+            }
+        };
+        if !idle {
+            let removed = shard.remove(&node);
+            drop(shard);
+            self.dropped(removed);
+            return;
+        }
+        drop(shard);
+        let evicted = {
+            let mut queue = lock(&self.idle);
+            queue.push_back(node);
+            (queue.len() > self.idle_limit)
+                .then(|| queue.pop_front())
+                .flatten()
+        };
+        if let Some(evicted) = evicted {
+            self.forget(evicted);
+        }
+    }
+
+    /// Gives an inode back that nobody has open.
+    pub(crate) fn forget(&self, node: u64) {
+        if self.registered.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(mut shard) = self.shard(node) else {
+            return;
+        };
+        if matches!(shard.get(&node), Some(Inode::Kernel(registered)) if registered.opens == 0) {
+            let removed = shard.remove(&node);
+            drop(shard);
+            self.dropped(removed);
+        }
+    }
+
+    fn dropped(&self, removed: Option<Inode>) {
+        if matches!(removed, Some(Inode::Kernel(_))) {
+            self.registered.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many inodes are registered now.
+    pub(crate) fn len(&self) -> usize {
+        self.registered.load(Ordering::Acquire)
+    }
+}
+
+/// Such a file is written through the daemon: the kernel does not tell its cached mode from the
+/// one that a pass-through write leaves behind.
+fn has_set_id(fd: &OwnedFd) -> bool {
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)
+        .map_or(true, |statx| statx.stx_mode & SET_ID_BITS != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuse(_: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
+        Some(Err(Errno::LOOP.into()))
+    }
+
+    fn file() -> Arc<OwnedFd> {
+        Arc::new(tempfile::tempfile().unwrap().into())
+    }
+
+    #[test]
+    fn an_inode_keeps_its_way_until_the_last_close() {
+        let backings = Backings::new(8);
+        let fd = file();
+        assert_eq!(backings.open(1, &fd, false, &refuse), Way::Daemon);
+        let panics: Register<'_> = &|_| panic!("asked again");
+        assert_eq!(backings.open(1, &fd, true, panics), Way::Daemon);
+        assert!(backings.read_again(1).is_none());
+        backings.close(1);
+        backings.close(1);
+        assert!(backings.shard(1).unwrap().is_empty());
+        assert_eq!(backings.len(), 0);
+    }
+
+    #[test]
+    fn a_refusal_of_privilege_is_not_asked_for_again() {
+        let backings = Backings::new(8);
+        let fd = file();
+        assert_eq!(
+            backings.open(1, &fd, false, &|_| Some(Err(Errno::PERM.into()))),
+            Way::Daemon
+        );
+        assert_eq!(
+            backings.open(2, &fd, false, &|_| panic!("asked again")),
+            Way::Daemon
+        );
+    }
+
+    #[test]
+    fn set_id_files_and_those_beyond_the_limit_are_not_registered() {
+        let asked: Register<'_> = &|_| panic!("asked");
+        assert_eq!(Backings::new(0).open(1, &file(), false, asked), Way::Daemon);
+        let file = tempfile::tempfile().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+        file.set_permissions(mode).unwrap();
+        let fd = Arc::new(file.into());
+        assert_eq!(Backings::new(8).open(1, &fd, false, asked), Way::Daemon);
+    }
+}

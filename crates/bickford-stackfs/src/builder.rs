@@ -1,0 +1,216 @@
+//! From a directory and settings to a file system.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::Resource;
+
+use crate::backing::Backings;
+use crate::credentials::Identity;
+use crate::handles::HandleTable;
+use crate::lock_ops::WaitingLocks;
+use crate::locks::RecordLocks;
+use crate::node::{DescriptorCache, Nodes};
+use crate::presets::{Preset, Settings};
+use crate::sys::fanotify::Fanotify;
+use crate::writers::Writers;
+use crate::{StackFs, sys};
+
+/// Descriptors left for the session, its transport and the program around it.
+const RESERVED: usize = 64;
+const DESCRIPTORS_MIN: usize = 64;
+/// File systems whose close(2) can fail with what a write left undone: NFS, CIFS, SMB2, FUSE, 9p,
+/// Ceph.
+const REPORT_ON_CLOSE: [u32; 6] = [
+    0x6969,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x0102_1997,
+    0x00c3_6400,
+];
+
+const OVERLAY_MAGIC: u32 = 0x794c_7630;
+
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// SOURCE cannot be opened.
+    #[error("open SOURCE {path:?}: {error}; it must be a directory that this user can read", error = std::io::Error::from(*.errno))]
+    Source {
+        /// As it was given.
+        path: PathBuf,
+        /// What openat(2) answered.
+        errno: Errno,
+    },
+    /// What is needed beside SOURCE cannot be had.
+    #[error("prepare to serve {path:?}: {error}; /proc must be mounted and descriptors available", error = std::io::Error::from(*.errno))]
+    Prepare {
+        /// As it was given.
+        path: PathBuf,
+        /// What the system answered.
+        errno: Errno,
+    },
+    /// There are too few descriptors.
+    #[error("{0} descriptors are too few to serve a directory; raise ulimit -n to 256 at least")]
+    Descriptors(usize),
+}
+
+/// Makes a [`StackFs`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    source: PathBuf,
+    settings: Settings,
+    descriptors: Option<usize>,
+    handles: bool,
+}
+
+impl StackFs {
+    /// Begins with a directory and the default preset.
+    pub fn builder(source: impl AsRef<Path>) -> Builder {
+        Builder {
+            source: source.as_ref().to_owned(),
+            settings: Preset::default().settings(),
+            descriptors: None,
+            handles: true,
+        }
+    }
+}
+
+impl Builder {
+    /// Takes all settings from a preset.
+    #[must_use]
+    pub fn preset(self, preset: Preset) -> Self {
+        self.settings(preset.settings())
+    }
+
+    /// Takes these settings.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Uses at most so many descriptors; by default what `ulimit -n` allows, but for a few.
+    #[must_use]
+    pub fn descriptors(mut self, limit: usize) -> Self {
+        self.descriptors = Some(limit);
+        self
+    }
+
+    /// Whether inodes may be kept as file handles (the default) where that is possible. Without,
+    /// each inode that the kernel knows costs a descriptor.
+    #[must_use]
+    pub fn file_handles(mut self, wanted: bool) -> Self {
+        self.handles = wanted;
+        self
+    }
+
+    /// Opens SOURCE.
+    ///
+    /// # Errors
+    /// When SOURCE is not a directory that can be read, or descriptors or /proc are missing.
+    pub fn build(self) -> Result<StackFs, Error> {
+        let descriptors = self.descriptors.unwrap_or_else(descriptor_limit);
+        if descriptors < DESCRIPTORS_MIN {
+            return Err(Error::Descriptors(descriptors));
+        }
+        let source = |errno| Error::Source {
+            path: self.source.clone(),
+            errno,
+        };
+        let root = open_source(&self.source).map_err(source)?;
+        let magic = rustix::fs::fstatfs(&root).map_err(source)?.f_type as u32;
+        self.assemble(root, magic, descriptors)
+            .map_err(|errno| Error::Prepare {
+                path: self.source.clone(),
+                errno,
+            })
+    }
+
+    fn assemble(&self, root: OwnedFd, magic: u32, descriptors: usize) -> Result<StackFs, Errno> {
+        let wanted = self.settings.watch;
+        let fanotify = wanted.then(|| match self.handles {
+            true => Fanotify::new(root.as_fd()),
+            false => Err(Errno::OPNOTSUPP),
+        });
+        if let Some(Err(error)) = &fanotify {
+            let path = &self.source;
+            tracing::warn!(
+                "StackFS: {path:?} cannot be watched ({error}): root and a file system with file \
+                 handles are needed; names and attributes are cached for a second instead"
+            );
+        }
+        let locks = Arc::new(RecordLocks::new(descriptors / 8)?);
+        Ok(StackFs {
+            settings: self.settings,
+            nodes: Nodes::new(root, descriptors, self.handles)?,
+            files: HandleTable::new(descriptors),
+            dirs: HandleTable::new(descriptors),
+            waiting: WaitingLocks::new(Arc::clone(&locks)),
+            locks,
+            identity: Identity::current()?,
+            writers: Writers::default(),
+            backings: Backings::new(descriptors / 4),
+            readers: DescriptorCache::new((descriptors / 8).min(1024)),
+            on_demand_writers: DescriptorCache::new((descriptors / 8).min(1024)),
+            in_force: OnceLock::new(),
+            fanotify: fanotify.and_then(Result::ok),
+            lower_reports_on_close: REPORT_ON_CLOSE.contains(&magic),
+            stacked: magic == OVERLAY_MAGIC,
+        })
+    }
+}
+
+fn descriptor_limit() -> usize {
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    let limit = limit
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(1 << 20);
+    limit.min(1 << 20).saturating_sub(RESERVED)
+}
+
+/// SOURCE open for reading, in a copy of its mounts that is ours alone where that can be had.
+fn open_source(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let shared = rustix::fs::open(path, flags, Mode::empty())?;
+    let own = sys::detach_tree(shared.as_fd())
+        .and_then(|tree| rustix::fs::openat(&tree, c".", flags, Mode::empty()));
+    Ok(own.unwrap_or_else(|errno| {
+        tracing::debug!("StackFS: no private copy of the mounts of {path:?}: {errno}");
+        shared
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_is_missing_or_a_file_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let error = StackFs::builder(&missing).build().unwrap_err().to_string();
+        assert!(
+            error.contains("missing") && error.contains("No such file"),
+            "{error}"
+        );
+        std::fs::write(&missing, "").unwrap();
+        let error = StackFs::builder(&missing).build().unwrap_err().to_string();
+        assert!(error.contains("Not a directory"), "{error}");
+    }
+
+    #[test]
+    fn too_few_descriptors_are_said() {
+        let error = StackFs::builder("/")
+            .descriptors(5)
+            .build()
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("ulimit -n"), "{error}");
+    }
+}

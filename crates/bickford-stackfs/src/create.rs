@@ -1,0 +1,191 @@
+//! Names: lookup, what makes and removes them.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use bickford::Context;
+use bickford::ops::{
+    Created, Entry, Link, Lookup, Mkdir, Mknod, Rename, Rmdir, Symlink, Target, Tmpfile, Unlink,
+    decode_device,
+};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::backing::Register;
+use crate::credentials::{Caller, set_umask};
+use crate::io::lower_flags;
+use crate::io_mode::IoMode;
+use crate::node::{ProcFd, checked};
+
+fn caller(cx: &Context<'_>) -> Caller {
+    Caller {
+        uid: cx.uid(),
+        gid: cx.gid(),
+    }
+}
+
+impl StackFs {
+    pub(crate) fn do_lookup(&self, op: &Lookup<'_>) -> Result<Entry, Errno> {
+        match self.nodes.lookup(op.parent.0, op.name) {
+            Ok(found) => Ok(self.entry(&found)),
+            Err(Errno::NOENT) if !self.settings.negative_timeout.is_zero() => {
+                let valid = self.timeout(op.parent.0, self.settings.negative_timeout);
+                Ok(Entry::negative(valid))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn do_mknod(&self, cx: &Context<'_>, op: &Mknod<'_>) -> Result<Entry, Errno> {
+        let dir = self.nodes.directory(op.parent.0)?;
+        let name = checked(op.name)?;
+        let (major, minor) = decode_device(op.rdev);
+        let kind = FileType::from_raw_mode(op.mode);
+        let mode = Mode::from_raw_mode(op.mode & 0o7777);
+        {
+            set_umask(op.umask)?;
+            let _acting = self.identity.own_as(caller(cx))?;
+            rustix::fs::mknodat(&dir, name, kind, mode, rustix::fs::makedev(major, minor))?;
+        }
+        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+    }
+
+    pub(crate) fn do_mkdir(&self, cx: &Context<'_>, op: &Mkdir<'_>) -> Result<Entry, Errno> {
+        let dir = self.nodes.directory(op.parent.0)?;
+        let name = checked(op.name)?;
+        {
+            set_umask(op.umask)?;
+            let _acting = self.identity.own_as(caller(cx))?;
+            rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(op.mode & 0o7777))?;
+        }
+        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+    }
+
+    pub(crate) fn do_symlink(&self, cx: &Context<'_>, op: &Symlink<'_>) -> Result<Entry, Errno> {
+        let dir = self.nodes.directory(op.parent.0)?;
+        let name = checked(op.name)?;
+        {
+            let _acting = self.identity.own_as(caller(cx))?;
+            rustix::fs::symlinkat(op.target, &dir, name)?;
+        }
+        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+    }
+
+    pub(crate) fn do_readlink(&self, node: bickford::NodeId) -> Result<Target, Errno> {
+        let fd = self.nodes.object(node.0)?;
+        let target = rustix::fs::readlinkat(&fd, c"", Vec::new())?;
+        Ok(Target(target.into_bytes()))
+    }
+
+    pub(crate) fn do_link(&self, op: &Link<'_>) -> Result<Entry, Errno> {
+        let dir = self.nodes.directory(op.new_parent.0)?;
+        let name = checked(op.new_name)?;
+        let object = self.nodes.object(op.node.0)?;
+        let old = ProcFd::name(object.as_fd());
+        let proc = self.nodes.proc();
+        rustix::fs::linkat(proc.dir(), old, &dir, name, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+    }
+
+    pub(crate) fn do_unlink(&self, op: &Unlink<'_>) -> Result<(), Errno> {
+        self.remove(op.parent.0, op.name, AtFlags::empty())
+    }
+
+    pub(crate) fn do_rmdir(&self, op: &Rmdir<'_>) -> Result<(), Errno> {
+        self.remove(op.parent.0, op.name, AtFlags::REMOVEDIR)
+    }
+
+    fn remove(&self, parent: u64, name: &std::ffi::CStr, flags: AtFlags) -> Result<(), Errno> {
+        let dir = self.nodes.directory(parent)?;
+        let name = checked(name)?;
+        let doomed = self.nodes.doom(dir.as_fd(), name);
+        rustix::fs::unlinkat(&dir, name, flags)?;
+        self.nodes.removed(doomed);
+        Ok(())
+    }
+
+    pub(crate) fn do_rename(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
+        let from = self.nodes.directory(op.parent.0)?;
+        let to = self.nodes.directory(op.new_parent.0)?;
+        let (name, new_name) = (checked(op.name)?, checked(op.new_name)?);
+        let flags = RenameFlags::from_bits(op.flags.bits()).ok_or(Errno::INVAL)?;
+        let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
+        let doomed = replaces
+            .then(|| self.nodes.doom(to.as_fd(), new_name))
+            .flatten();
+        {
+            // A whiteout is a new object and belongs to the caller.
+            let whiteout = flags.contains(RenameFlags::WHITEOUT);
+            let _acting = whiteout
+                .then(|| self.identity.own_as(caller(cx)))
+                .transpose()?;
+            rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
+        }
+        self.nodes.removed(doomed);
+        Ok(())
+    }
+
+    pub(crate) fn do_create(
+        &self,
+        cx: &Context<'_>,
+        op: &bickford::ops::Create<'_>,
+        register: Register<'_>,
+    ) -> Result<Created, Errno> {
+        let dir = self.nodes.directory(op.parent.0)?;
+        let name = checked(op.name)?;
+        let flags = lower_flags(op.flags, self.write_back());
+        let mode = Mode::from_raw_mode(op.mode & 0o7777);
+        let exclusive = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = {
+            set_umask(op.umask)?;
+            let _acting = self.identity.own_as(caller(cx))?;
+            match rustix::fs::openat(&dir, name, flags | exclusive, mode) {
+                // The name appeared below; the kernel has checked no right to open it. It asks
+                // again for a name that is stale, and then opens what is there.
+                Err(Errno::EXIST) if op.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
+                opened => opened,
+            }?
+        };
+        self.created(fd, op.flags, register)
+    }
+
+    pub(crate) fn do_tmpfile(
+        &self,
+        cx: &Context<'_>,
+        op: &Tmpfile,
+        register: Register<'_>,
+    ) -> Result<Created, Errno> {
+        let dir = self.nodes.directory(op.parent.0)?;
+        let exclusive = OFlags::from_bits_retain(op.flags) & OFlags::EXCL;
+        let flags = lower_flags(op.flags, self.write_back()) | exclusive | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(op.mode & 0o7777);
+        let fd = {
+            set_umask(op.umask)?;
+            let _acting = self.identity.own_as(caller(cx))?;
+            rustix::fs::openat(&dir, c".", flags | OFlags::TMPFILE, mode)?
+        };
+        let kept = (self.io_mode() == IoMode::Cached)
+            .then(|| self.nodes.proc().reopen(fd.as_fd(), OFlags::PATH))
+            .transpose()?;
+        let created = self.created(fd, op.flags, register)?;
+        // No name leads back to it, and nothing but this descriptor keeps it.
+        if let Some(kept) = kept {
+            self.nodes.keep(created.entry.node.0, kept);
+        }
+        Ok(created)
+    }
+
+    fn created(&self, fd: OwnedFd, flags: u32, register: Register<'_>) -> Result<Created, Errno> {
+        let found = self.nodes.enter_opened(fd.as_fd())?;
+        match self.opened(found.node, fd, flags, register) {
+            Ok(opened) => Ok(Created {
+                entry: self.entry(&found),
+                opened,
+            }),
+            Err(error) => {
+                self.nodes.forget(found.node, 1);
+                Err(error)
+            }
+        }
+    }
+}

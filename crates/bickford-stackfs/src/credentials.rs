@@ -1,0 +1,258 @@
+//! Acting for the caller.
+//!
+//! Permissions are the kernel's to check (`FUSE_POSIX_ACL` implies `default_permissions`), with
+//! the caller's groups and capabilities, which we could not know as well. What is left for us is
+//! what the lower file system derives from the calling thread: the owner and group of new
+//! objects, the umask (which default ACLs override), and whether a write drops set-user-id bits.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::sys;
+
+/// On whose behalf a request is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// What this process is and may do, read once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    uid: u32,
+    gid: u32,
+    capabilities: CapabilitySets,
+}
+
+/// Ends what it stands for when dropped. Must stay on its thread.
+pub(crate) struct Acting<'a> {
+    identity: &'a Identity,
+    ids: bool,
+    capabilities: bool,
+    thread: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// The umask of this thread once it has one of its own.
+    static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+impl Identity {
+    pub(crate) fn current() -> Result<Self, Errno> {
+        Ok(Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            capabilities: rustix::thread::capabilities(None)?,
+        })
+    }
+
+    fn has(&self, wanted: CapabilitySet) -> bool {
+        self.capabilities.effective.contains(wanted)
+    }
+
+    /// Whether files may be registered for pass-through.
+    pub(crate) fn may_register(&self) -> bool {
+        self.has(CapabilitySet::SYS_ADMIN)
+    }
+
+    fn acting(&self) -> Acting<'_> {
+        Acting {
+            identity: self,
+            ids: false,
+            capabilities: false,
+            thread: PhantomData,
+        }
+    }
+
+    /// Owns new objects like `caller` does, with our own power over directories. EPERM when this
+    /// process cannot take that identity.
+    pub(crate) fn own_as(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
+        let mut acting = self.assume(caller)?;
+        // A file-system user id other than 0 takes the file-system capabilities with it.
+        if acting.ids && self.uid == 0 && caller.uid != 0 {
+            acting.capabilities = true;
+            rustix::thread::set_capabilities(None, self.capabilities)?;
+        }
+        Ok(acting)
+    }
+
+    /// Becomes `caller` for the lower file system, without capabilities unless it is root.
+    pub(crate) fn become_caller(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
+        self.assume(caller)
+    }
+
+    fn assume(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
+        let mut acting = self.acting();
+        let may_switch = self.has(CapabilitySet::SETUID | CapabilitySet::SETGID);
+        if !may_switch {
+            // The group of an ordinary user's process may be any of the user's groups.
+            return if caller.uid == self.uid {
+                Ok(acting)
+            } else {
+                Err(Errno::PERM)
+            };
+        }
+        if (caller.uid, caller.gid) == (self.uid, self.gid) {
+            return Ok(acting);
+        }
+        acting.ids = true;
+        sys::set_fsgid(caller.gid)?;
+        sys::set_fsuid(caller.uid)?;
+        Ok(acting)
+    }
+
+    /// Lets the lower file system drop set-user-id and set-group-id bits as it does for a caller
+    /// without `CAP_FSETID`.
+    pub(crate) fn without_fsetid(&self) -> Result<Acting<'_>, Errno> {
+        let mut acting = self.acting();
+        if self.has(CapabilitySet::FSETID) {
+            let mut fewer = self.capabilities;
+            fewer.effective.remove(CapabilitySet::FSETID);
+            acting.capabilities = true;
+            rustix::thread::set_capabilities(None, fewer)?;
+        }
+        Ok(acting)
+    }
+}
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        let mut restored = true;
+        if self.ids {
+            restored &= sys::set_fsuid(self.identity.uid).is_ok();
+            restored &= sys::set_fsgid(self.identity.gid).is_ok();
+        }
+        if self.capabilities {
+            restored &= rustix::thread::set_capabilities(None, self.identity.capabilities).is_ok();
+        }
+        if !restored {
+            // Going on would serve the next caller with the rights of this one.
+            tracing::error!("StackFS: cannot take this thread's own identity back; ending");
+            std::process::abort();
+        }
+    }
+}
+
+/// Creates with the caller's umask: the lower file system applies it unless a default ACL rules.
+pub(crate) fn set_umask(umask: u32) -> Result<(), Errno> {
+    let umask = umask & 0o777;
+    UMASK.with(|current| {
+        if current.get() == Some(umask) {
+            return Ok(());
+        }
+        if current.get().is_none() {
+            sys::unshare_fs()?;
+        }
+        rustix::process::umask(Mode::from_raw_mode(umask));
+        current.set(Some(umask));
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+
+    const NOBODY: Caller = Caller {
+        uid: 65534,
+        gid: 65533,
+    };
+
+    fn as_root(test: impl FnOnce(Identity)) {
+        let identity = Identity::current().unwrap();
+        if identity.has(CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::FSETID) {
+            test(identity);
+        } else {
+            assert!(
+                identity
+                    .own_as(Caller {
+                        uid: identity.uid + 1,
+                        gid: 0
+                    })
+                    .is_err()
+            );
+        }
+    }
+
+    #[test]
+    fn new_objects_belong_to_the_caller_in_a_directory_closed_to_it() {
+        as_root(|identity| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            {
+                let _acting = identity.own_as(NOBODY).unwrap();
+                std::fs::write(&path, "").unwrap();
+            }
+            let owner = std::fs::metadata(&path).unwrap();
+            assert_eq!((owner.uid(), owner.gid()), (NOBODY.uid, NOBODY.gid));
+            std::fs::write(dir.path().join("g"), "").unwrap();
+            assert_eq!(
+                std::fs::metadata(dir.path().join("g")).unwrap().uid(),
+                identity.uid
+            );
+        });
+    }
+
+    #[test]
+    fn becoming_the_caller_gives_up_its_power() {
+        as_root(|identity| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            {
+                let _acting = identity.become_caller(NOBODY).unwrap();
+                let error = std::fs::write(&path, "").unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+            }
+            std::fs::write(&path, "").unwrap();
+            assert_eq!(
+                rustix::thread::capabilities(None).unwrap(),
+                identity.capabilities
+            );
+        });
+    }
+
+    #[test]
+    fn a_write_without_fsetid_drops_the_set_user_id_bit() {
+        as_root(|identity| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o4755)).unwrap();
+            std::fs::write(&path, "1").unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o4755);
+            {
+                let _acting = identity.without_fsetid().unwrap();
+                std::fs::write(&path, "2").unwrap();
+            }
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
+        });
+    }
+
+    #[test]
+    fn the_umask_is_the_threads_own() {
+        std::thread::spawn(|| {
+            let dir = tempfile::tempdir().unwrap();
+            for umask in [0o077, 0o002, 0o000] {
+                set_umask(umask).unwrap();
+                let path = dir.path().join(umask.to_string());
+                let mut options = std::fs::OpenOptions::new();
+                options
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o666)
+                    .open(&path)
+                    .unwrap();
+                let mode = std::fs::metadata(&path).unwrap().mode() & 0o777;
+                assert_eq!(mode, 0o666 & !umask);
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}

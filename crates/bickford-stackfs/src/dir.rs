@@ -1,0 +1,135 @@
+//! Open directories.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bickford::abi::OpenOutFlags;
+use bickford::ops::{Directory, DirectoryEntry, Entry, Fsyncdir, Opendir, Opened};
+use bickford::{FileHandle, NodeId};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::dir_stream::{DirStream, LowerEntry};
+use crate::io_mode::IoMode;
+
+/// An open directory.
+pub(crate) struct OpenDir {
+    pub(crate) fd: Arc<OwnedFd>,
+    stream: Mutex<DirStream>,
+}
+
+impl OpenDir {
+    fn stream(&self) -> MutexGuard<'_, DirStream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StackFs {
+    fn open_dir(&self, node: NodeId) -> Result<OpenDir, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = Arc::new(self.nodes.open(node.0, flags)?);
+        let stream = Mutex::new(DirStream::new(Arc::clone(&fd)));
+        Ok(OpenDir { fd, stream })
+    }
+
+    /// An open directory, or one opened for this request where the kernel opens without asking.
+    fn dir_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenDir>, Errno> {
+        match handle.0 == 0 && self.opens_directories_itself() {
+            true => self.open_dir(node).map(Arc::new),
+            false => self.dirs.get(handle.0),
+        }
+    }
+
+    /// A descriptor of an open directory.
+    pub(crate) fn dir(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OwnedFd>, Errno> {
+        Ok(Arc::clone(&self.dir_of(node, handle)?.fd))
+    }
+
+    /// The kernel then caches listings, which is right only where nobody else changes them.
+    fn opens_directories_itself(&self) -> bool {
+        self.io_mode() == IoMode::Cached && self.settings.exclusive
+    }
+
+    pub(crate) fn do_opendir(&self, op: &Opendir) -> Result<Opened, Errno> {
+        if self.opens_directories_itself() {
+            return Err(Errno::NOSYS);
+        }
+        let handle = self.dirs.insert(self.open_dir(op.node)?)?;
+        let flags = match self.settings.exclusive {
+            true => OpenOutFlags::CACHE_DIR | OpenOutFlags::KEEP_CACHE,
+            false => OpenOutFlags::empty(),
+        };
+        Ok(Opened {
+            handle: FileHandle(handle),
+            flags,
+            ..Opened::default()
+        })
+    }
+
+    pub(crate) fn do_readdir(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        mut listing: Directory,
+    ) -> Result<Directory, Errno> {
+        let dir = self.dir_of(node, handle)?;
+        let mut stream = dir.stream();
+        stream.seek(offset)?;
+        loop {
+            let entry = match stream.peek() {
+                Ok(Some(entry)) => entry,
+                Ok(None) => break,
+                // What was added already counts lookups: the error comes with the next request.
+                Err(_) if !listing.is_empty() => break,
+                Err(error) => return Err(error),
+            };
+            if !listing.fits(entry.name.count_bytes()) {
+                break;
+            }
+            if !self.push(node, &dir, &entry, &mut listing) {
+                break;
+            }
+            stream.advance();
+        }
+        Ok(listing)
+    }
+
+    fn push(
+        &self,
+        node: NodeId,
+        dir: &OpenDir,
+        lower: &LowerEntry<'_>,
+        listing: &mut Directory,
+    ) -> bool {
+        let mut name = DirectoryEntry {
+            name: lower.name.to_bytes(),
+            ino: self.nodes.shown_inode(node.0, lower.inode),
+            offset: lower.next_offset,
+            mode: u32::from(lower.kind) << 12,
+        };
+        let dots = matches!(name.name, b"." | b"..");
+        if dots || !listing.is_plus() {
+            return listing.push(&name);
+        }
+        // A name that is gone meanwhile is listed all the same, as readdir(3) may do.
+        let Ok(found) = self.nodes.lookup_at(dir.fd.as_fd(), lower.name) else {
+            return listing.push_entry(&name, &Entry::default());
+        };
+        name.ino = found.statx.stx_ino;
+        let pushed = listing.push_entry(&name, &self.entry(&found));
+        if !pushed {
+            self.nodes.forget(found.node, 1);
+        }
+        pushed
+    }
+
+    pub(crate) fn do_fsyncdir(&self, op: &Fsyncdir) -> Result<(), Errno> {
+        let dir = self.dir(op.node, op.handle)?;
+        match op.data_only {
+            true => rustix::fs::fdatasync(&dir),
+            false => rustix::fs::fsync(&dir),
+        }
+    }
+}

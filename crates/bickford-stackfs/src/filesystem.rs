@@ -1,0 +1,239 @@
+//! StackFS as the library's file system.
+
+use bickford::abi::InitFlags;
+use bickford::ops::{
+    Attributes, Copied, CopyFileRange, Create, Created, Data, Directory, Entry, Fallocate, Flush,
+    Forget, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl, IoctlAnswer, Link, Listxattr, Lock,
+    Lookup, Lseek, Mkdir, Mknod, Offset, Open, Opendir, Opened, Read, Readdir, Readdirplus,
+    Readlink, Release, Releasedir, Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs,
+    StatfsAnswer, Statx, StatxAnswer, Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written,
+    XattrAnswer,
+};
+use bickford::{Context, FileSystem, Negotiation, Reply};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::io_mode::{IoMode, settle};
+
+/// What every mount wants. Permissions and ACLs are the kernel's to check; it then leaves umasks
+/// and the clearing of set-id bits to us, which the lower file system does.
+const WANTED: InitFlags = InitFlags::POSIX_ACL
+    .union(InitFlags::DONT_MASK)
+    .union(InitFlags::HANDLE_KILLPRIV_V2)
+    .union(InitFlags::SETXATTR_EXT)
+    .union(InitFlags::HAS_IOCTL_DIR)
+    .union(InitFlags::PARALLEL_DIROPS)
+    .union(InitFlags::DO_READDIRPLUS)
+    .union(InitFlags::READDIRPLUS_AUTO)
+    .union(InitFlags::CACHE_SYMLINKS)
+    .union(InitFlags::AUTO_INVAL_DATA)
+    .union(InitFlags::ASYNC_READ);
+const LOCKS: InitFlags = InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS);
+
+impl FileSystem for StackFs {
+    fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+        negotiation.want(WANTED);
+        if !negotiation.offered().contains(InitFlags::POSIX_ACL) {
+            tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");
+            return Err(Errno::PROTO);
+        }
+        // It would have us truncate a file that is being executed before the kernel refuses that.
+        negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
+        let privileged = self.identity.may_register();
+        let in_force = settle(&self.settings, privileged, self.stacked, negotiation)?;
+        tracing::info!(
+            io = in_force.io.name(),
+            write_back = in_force.write_back,
+            inodes = self.identity(),
+            exclusive = self.settings.exclusive,
+            "StackFS begins"
+        );
+        if in_force.io == IoMode::Cached {
+            self.nodes.without_handles();
+        }
+        if self.in_force.set(in_force).is_err() {
+            tracing::error!("StackFS: one file system serves one session");
+            return Err(Errno::BUSY);
+        }
+        // Where others use the lower directory, locks must be seen there too. They need handles.
+        if !self.settings.exclusive && in_force.io != IoMode::Cached {
+            negotiation.want(LOCKS);
+        }
+        if !self.settings.splice {
+            negotiation.refuse(InitFlags::SPLICE_READ);
+        }
+        negotiation.set_splice_writes(self.settings.splice);
+        negotiation.set_max_write(self.settings.max_request);
+        negotiation.set_time_granularity(1);
+        Ok(())
+    }
+
+    fn destroy(&self) {
+        self.waiting.end();
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        for forget in forgets {
+            let node = forget.node.0;
+            self.readers.remove(node);
+            self.on_demand_writers.remove(node);
+            self.backings.forget(node);
+            self.nodes.forget(node, forget.count);
+        }
+    }
+
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
+        reply.complete(self.do_lookup(&op));
+    }
+
+    fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
+        reply.complete(self.do_getattr(&op));
+    }
+
+    fn setattr(&self, cx: &Context<'_>, op: Setattr, reply: Reply<Attributes>) {
+        reply.complete(self.do_setattr(cx, &op));
+    }
+
+    fn statx(&self, _: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
+        reply.complete(self.do_statx(&op));
+    }
+
+    fn statfs(&self, _: &Context<'_>, op: Statfs, reply: Reply<StatfsAnswer>) {
+        reply.complete(self.do_statfs(&op));
+    }
+
+    fn readlink(&self, _: &Context<'_>, op: Readlink, reply: Reply<Target>) {
+        reply.complete(self.do_readlink(op.node));
+    }
+
+    fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>, reply: Reply<Entry>) {
+        reply.complete(self.do_symlink(cx, &op));
+    }
+
+    fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>, reply: Reply<Entry>) {
+        reply.complete(self.do_mknod(cx, &op));
+    }
+
+    fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>, reply: Reply<Entry>) {
+        reply.complete(self.do_mkdir(cx, &op));
+    }
+
+    fn unlink(&self, _: &Context<'_>, op: Unlink<'_>, reply: Reply<()>) {
+        reply.complete(self.do_unlink(&op));
+    }
+
+    fn rmdir(&self, _: &Context<'_>, op: Rmdir<'_>, reply: Reply<()>) {
+        reply.complete(self.do_rmdir(&op));
+    }
+
+    fn rename(&self, cx: &Context<'_>, op: Rename<'_>, reply: Reply<()>) {
+        reply.complete(self.do_rename(cx, &op));
+    }
+
+    fn link(&self, _: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
+        reply.complete(self.do_link(&op));
+    }
+
+    fn create(&self, cx: &Context<'_>, op: Create<'_>, reply: Reply<Created>) {
+        let created = self.do_create(cx, &op, &|file| reply.open_backing(file));
+        reply.complete(created);
+    }
+
+    fn tmpfile(&self, cx: &Context<'_>, op: Tmpfile, reply: Reply<Created>) {
+        let created = self.do_tmpfile(cx, &op, &|file| reply.open_backing(file));
+        reply.complete(created);
+    }
+
+    fn open(&self, _: &Context<'_>, op: Open, reply: Reply<Opened>) {
+        let opened = self.do_open(&op, &|file| reply.open_backing(file));
+        reply.complete(opened);
+    }
+
+    fn read(&self, _: &Context<'_>, op: Read, reply: Reply<Data>) {
+        reply.complete(self.do_read(&op));
+    }
+
+    fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
+        reply.complete(self.do_write(&op));
+    }
+
+    fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {
+        reply.complete(self.do_flush(&op));
+    }
+
+    fn release(&self, _: &Context<'_>, op: Release, reply: Reply<()>) {
+        reply.complete(self.do_release(&op));
+    }
+
+    fn fsync(&self, _: &Context<'_>, op: Fsync, reply: Reply<()>) {
+        reply.complete(self.do_fsync(&op));
+    }
+
+    fn fallocate(&self, cx: &Context<'_>, op: Fallocate, reply: Reply<()>) {
+        reply.complete(self.do_fallocate(cx, &op));
+    }
+
+    fn lseek(&self, cx: &Context<'_>, op: Lseek, reply: Reply<Offset>) {
+        self.do_lseek(cx, &op, reply);
+    }
+
+    fn copy_file_range(&self, cx: &Context<'_>, op: CopyFileRange, reply: Reply<Copied>) {
+        reply.complete(self.do_copy(cx, &op));
+    }
+
+    fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
+        reply.complete(self.do_ioctl(cx, &op));
+    }
+
+    fn getlk(&self, _: &Context<'_>, op: Getlk, reply: Reply<Lock>) {
+        reply.complete(self.do_getlk(&op));
+    }
+
+    fn setlk(&self, cx: &Context<'_>, op: Setlk, reply: Reply<()>) {
+        self.do_setlk(cx, &op, reply);
+    }
+
+    fn getxattr(&self, _: &Context<'_>, op: Getxattr<'_>, reply: Reply<XattrAnswer>) {
+        reply.complete(self.do_getxattr(&op));
+    }
+
+    fn setxattr(&self, _: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
+        reply.complete(self.do_setxattr(&op));
+    }
+
+    fn listxattr(&self, cx: &Context<'_>, op: Listxattr, reply: Reply<XattrAnswer>) {
+        reply.complete(self.do_listxattr(cx, &op));
+    }
+
+    fn removexattr(&self, _: &Context<'_>, op: Removexattr<'_>, reply: Reply<()>) {
+        reply.complete(self.do_removexattr(&op));
+    }
+
+    fn opendir(&self, _: &Context<'_>, op: Opendir, reply: Reply<Opened>) {
+        reply.complete(self.do_opendir(&op));
+    }
+
+    fn readdir(&self, _: &Context<'_>, op: Readdir, reply: Reply<Directory>) {
+        let listing = Directory::new(op.size, false);
+        reply.complete(self.do_readdir(op.node, op.handle, op.offset, listing));
+    }
+
+    fn readdirplus(&self, _: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
+        let listing = Directory::new(op.size, true);
+        reply.complete(self.do_readdir(op.node, op.handle, op.offset, listing));
+    }
+
+    fn releasedir(&self, _: &Context<'_>, op: Releasedir, reply: Reply<()>) {
+        reply.complete(self.dirs.remove(op.handle.0).map(drop));
+    }
+
+    fn fsyncdir(&self, _: &Context<'_>, op: Fsyncdir, reply: Reply<()>) {
+        reply.complete(self.do_fsyncdir(&op));
+    }
+
+    fn syncfs(&self, _: &Context<'_>, op: Syncfs, reply: Reply<()>) {
+        let root = self.nodes.open(op.node.0, OFlags::RDONLY);
+        reply.complete(root.and_then(|root| rustix::fs::syncfs(&root)));
+    }
+}

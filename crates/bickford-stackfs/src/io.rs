@@ -1,0 +1,383 @@
+//! Open files: open, read, write and what else is done through a handle.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bickford::abi::{OpenInFlags, OpenOutFlags, WriteFlags};
+use bickford::ops::{
+    Copied, CopyFileRange, Data, Fallocate, FileRange, Flush, Fsync, Lseek, Offset, Open, Opened,
+    Payload, Read, Release, Write, Written,
+};
+use bickford::{Context, FileHandle, NodeId, Reply};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::StackFs;
+use crate::backing::{Register, Way};
+use crate::io_mode::IoMode;
+use crate::locks::Holder;
+use crate::sys;
+
+/// An open file.
+pub(crate) struct OpenFile {
+    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) node: u64,
+    /// Whether the caller may write, so that the page cache may hold what the lower has not.
+    writable: bool,
+    /// Whether [`crate::backing::Backings`] counts this open.
+    counted: bool,
+    /// Who took record locks through this handle.
+    pub(crate) lock_owners: Mutex<Vec<u64>>,
+}
+
+impl OpenFile {
+    /// Remembers that `owner` locks through this handle.
+    pub(crate) fn locked_by(&self, owner: u64) {
+        let mut owners = self
+            .lock_owners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !owners.contains(&owner) {
+            owners.push(owner);
+        }
+    }
+}
+
+/// The lower side of the flags of open(2).
+///
+/// Creation flags go with the operations that create. `O_DIRECT` asks to bypass a cache, which is
+/// the kernel's; here it would only demand aligned buffers. `O_APPEND` comes with each write.
+pub(crate) fn lower_flags(flags: u32, write_back: bool) -> OFlags {
+    let flags = OFlags::from_bits_retain(flags);
+    let kept = flags & (OFlags::RWMODE | OFlags::SYNC | OFlags::DSYNC);
+    // A partial page that is written back is read first.
+    if write_back && kept & OFlags::RWMODE == OFlags::WRONLY {
+        return kept.difference(OFlags::RWMODE) | OFlags::RDWR;
+    }
+    kept
+}
+
+fn is_writable(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Whether a descriptor is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Read,
+    Write,
+}
+
+impl StackFs {
+    pub(crate) fn do_open(&self, op: &Open, register: Register<'_>) -> Result<Opened, Errno> {
+        if self.in_force().io == IoMode::Cached {
+            // The kernel opens without asking from now on.
+            return Err(Errno::NOSYS);
+        }
+        let flags = OFlags::from_bits_retain(op.flags);
+        if flags & OFlags::RWMODE == OFlags::RDONLY
+            && let Some((id, fd)) = self.backings.read_again(op.node.0)
+        {
+            return self.handle(op.node.0, fd, op.flags, Some(Way::Kernel(id)));
+        }
+        let _acting = match op.open_flags.contains(OpenInFlags::KILL_SUIDGID) {
+            true => Some(self.identity.without_fsetid()?),
+            false => None,
+        };
+        let wanted = lower_flags(op.flags, self.write_back());
+        let fd = match self.nodes.open(op.node.0, wanted) {
+            // A file that is append-only refuses to be opened otherwise.
+            Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
+                self.nodes.open(op.node.0, wanted | OFlags::APPEND)
+            }
+            opened => opened,
+        }?;
+        self.opened(op.node.0, fd, op.flags, register)
+    }
+
+    /// Makes a handle of a file that was opened with the caller's `flags`.
+    pub(crate) fn opened(
+        &self,
+        node: u64,
+        fd: OwnedFd,
+        flags: u32,
+        register: Register<'_>,
+    ) -> Result<Opened, Errno> {
+        let fd = Arc::new(fd);
+        if self.in_force().io == IoMode::Cached {
+            // Once it opens without asking, the kernel does not say when a file is closed, not even
+            // one that was made: a handle would stay for good.
+            if is_writable(flags) {
+                self.on_demand_writers.insert(node, fd);
+            }
+            return Ok(self.treatment(0, None));
+        }
+        let way = (self.in_force().io == IoMode::Passthrough).then(|| {
+            let writable = is_writable(flags);
+            // What the kernel then writes drops set-id bits, whoever writes.
+            self.backings.open(node, &fd, writable, &|file| {
+                let _acting = self.identity.without_fsetid().ok()?;
+                register(file)
+            })
+        });
+        self.handle(node, fd, flags, way)
+    }
+
+    fn handle(
+        &self,
+        node: u64,
+        fd: Arc<OwnedFd>,
+        flags: u32,
+        way: Option<Way>,
+    ) -> Result<Opened, Errno> {
+        let writable = is_writable(flags);
+        let file = OpenFile {
+            fd,
+            node,
+            writable,
+            counted: way.is_some(),
+            lock_owners: Mutex::default(),
+        };
+        let handle = self.files.insert(file).inspect_err(|_| {
+            if way.is_some() {
+                self.backings.close(node);
+            }
+        })?;
+        if writable && self.write_back() {
+            self.writers.add(node);
+        }
+        Ok(self.treatment(handle, way))
+    }
+
+    fn treatment(&self, handle: u64, way: Option<Way>) -> Opened {
+        let mut flags = OpenOutFlags::empty();
+        if self.settings.exclusive {
+            flags |= OpenOutFlags::KEEP_CACHE | OpenOutFlags::NOFLUSH;
+        }
+        let mut backing_id = 0;
+        if let Some(Way::Kernel(id)) = way {
+            backing_id = id;
+            flags |= OpenOutFlags::PASSTHROUGH;
+            flags -= OpenOutFlags::KEEP_CACHE;
+        } else if self.in_force().io == IoMode::Direct {
+            flags |= OpenOutFlags::DIRECT_IO | OpenOutFlags::PARALLEL_DIRECT_WRITES;
+            flags -= OpenOutFlags::KEEP_CACHE;
+        }
+        Opened {
+            handle: FileHandle(handle),
+            flags,
+            backing_id,
+        }
+    }
+
+    /// A descriptor of an open file. Without a handle, because the kernel did not ask to open it,
+    /// one that is opened on demand and kept for the next time.
+    pub(crate) fn file(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+        need: Need,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        if handle.0 != 0 || self.in_force().io != IoMode::Cached {
+            return Ok(Arc::clone(&self.files.get(handle.0)?.fd));
+        }
+        let (kept, flags) = match need {
+            Need::Read => (&self.readers, OFlags::RDONLY),
+            Need::Write => (&self.on_demand_writers, OFlags::RDWR),
+        };
+        if let Some(fd) = kept.get(node.0) {
+            return Ok(fd);
+        }
+        let fd = Arc::new(self.nodes.open(node.0, flags)?);
+        kept.insert(node.0, Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    pub(crate) fn do_read(&self, op: &Read) -> Result<Data, Errno> {
+        let file = self.file(op.node, op.handle, Need::Read)?;
+        Ok(Data::File(FileRange {
+            file,
+            offset: op.offset,
+            length: op.size as usize,
+        }))
+    }
+
+    pub(crate) fn do_write(&self, op: &Write<'_>) -> Result<Written, Errno> {
+        let file = self.file(op.node, op.handle, Need::Write)?;
+        let _acting = match op.write_flags.contains(WriteFlags::KILL_SUIDGID) {
+            true => Some(self.identity.without_fsetid()?),
+            false => None,
+        };
+        let cached = op.write_flags.contains(WriteFlags::CACHE);
+        let append = op.flags & OFlags::APPEND.bits() != 0 && !cached && !self.write_back();
+        let written = match append {
+            true => append_to(&file, op.data)?,
+            false => op
+                .data
+                .write_to(&file, Some(op.offset))
+                .map_err(|e| errno(&e))?,
+        };
+        Ok(Written(u32::try_from(written).unwrap_or(u32::MAX)))
+    }
+
+    pub(crate) fn do_flush(&self, op: &Flush) -> Result<(), Errno> {
+        if op.handle.0 == 0 {
+            // The kernel need not tell of closing either.
+            return Err(Errno::NOSYS);
+        }
+        let file = self.files.get(op.handle.0)?;
+        let holder = Holder {
+            node: file.node,
+            owner: op.lock_owner.0,
+        };
+        if self.locks.release(holder) {
+            self.waiting.wake();
+        }
+        if self.lower_reports_on_close {
+            let fd = file.fd.try_clone().map_err(|error| errno(&error))?;
+            sys::close_reporting(fd)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn do_release(&self, op: &Release) -> Result<(), Errno> {
+        if op.handle.0 == 0 {
+            return Ok(());
+        }
+        let file = self.files.remove(op.handle.0)?;
+        if file.writable && self.write_back() {
+            self.writers.remove(file.node);
+        }
+        let owners = {
+            let mut owners = file
+                .lock_owners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *owners)
+        };
+        if file.counted {
+            self.backings.close(file.node);
+        }
+        for owner in owners {
+            self.locks.release(Holder {
+                node: file.node,
+                owner,
+            });
+        }
+        drop(file);
+        self.waiting.wake();
+        Ok(())
+    }
+
+    pub(crate) fn do_fsync(&self, op: &Fsync) -> Result<(), Errno> {
+        let file = self.file(op.node, op.handle, Need::Read)?;
+        match op.data_only {
+            true => rustix::fs::fdatasync(&file),
+            false => rustix::fs::fsync(&file),
+        }
+    }
+
+    pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {
+        let file = self.file(op.node, op.handle, Need::Write)?;
+        let _acting = self.as_powerful_as(cx)?;
+        let mode = FallocateFlags::from_bits_retain(op.mode);
+        rustix::fs::fallocate(&file, mode, op.offset, op.length)
+    }
+
+    pub(crate) fn do_lseek(&self, cx: &Context<'_>, op: &Lseek, reply: Reply<Offset>) {
+        let file = match self.file(op.node, op.handle, Need::Read) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        let unknown = self.in_force().io == IoMode::Cached;
+        if !self.write_back() || !(unknown || self.writers.any(op.node.0)) {
+            return reply.complete(seek(&file, op.offset, op.whence));
+        }
+        // The page cache holds data where the lower file still has holes, and the kernel asks
+        // without writing them back first.
+        let (offset, whence) = (op.offset, op.whence);
+        let place = Arc::new(Mutex::new(Some(reply)));
+        let later = Arc::clone(&place);
+        let from = i64::try_from(offset).unwrap_or(i64::MAX);
+        let queued = cx
+            .notifier()
+            .invalidate_inode_then(op.node, from, 0, move |_| {
+                if let Some(reply) = take(&later) {
+                    reply.complete(seek(&file, offset, whence));
+                }
+            });
+        if queued.is_err()
+            && let Some(reply) = take(&place)
+        {
+            reply.error(Errno::AGAIN);
+        }
+    }
+
+    pub(crate) fn do_copy(&self, cx: &Context<'_>, op: &CopyFileRange) -> Result<Copied, Errno> {
+        let from = self.file(op.node_in, op.handle_in, Need::Read)?;
+        let to = self.file(op.node_out, op.handle_out, Need::Write)?;
+        if op.flags != 0 {
+            return Err(Errno::INVAL);
+        }
+        let _acting = self.as_powerful_as(cx)?;
+        let (mut offset_in, mut offset_out) = (op.offset_in, op.offset_out);
+        // The old answer holds 32 bits; the kernel comes again for the rest.
+        let length = usize::try_from(op.length.min(1 << 30)).map_err(|_| Errno::INVAL)?;
+        let copied = rustix::fs::copy_file_range(
+            &from,
+            Some(&mut offset_in),
+            &to,
+            Some(&mut offset_out),
+            length,
+        )?;
+        Ok(Copied(copied as u64))
+    }
+
+    /// For operations whose request does not say whether set-id bits go: they do unless the caller
+    /// is root.
+    fn as_powerful_as(
+        &self,
+        cx: &Context<'_>,
+    ) -> Result<Option<crate::credentials::Acting<'_>>, Errno> {
+        (cx.uid() != 0)
+            .then(|| self.identity.without_fsetid())
+            .transpose()
+    }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Nothing depends on the position of the lower descriptor.
+fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
+    let signed = i64::try_from(offset).map_err(|_| Errno::NXIO)?;
+    let from = match whence.cast_signed() {
+        libc::SEEK_DATA => SeekFrom::Data(offset),
+        libc::SEEK_HOLE => SeekFrom::Hole(offset),
+        libc::SEEK_END => SeekFrom::End(signed),
+        _ => return Err(Errno::INVAL),
+    };
+    rustix::fs::seek(file, from).map(Offset)
+}
+
+/// Appends wherever the lower file ends now, which others may have moved.
+fn append_to(file: &OwnedFd, data: Payload<'_>) -> Result<usize, Errno> {
+    let bytes = data.bytes().map_err(|error| errno(&error))?;
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        let slices = [std::io::IoSlice::new(rest)];
+        match rustix::io::pwritev2(file.as_fd(), &slices, 0, ReadWriteFlags::APPEND) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,178 @@
+//! How data of open files travel.
+
+use std::str::FromStr;
+
+use bickford::Negotiation;
+use bickford::abi::InitFlags;
+use rustix::io::Errno;
+
+use crate::presets::{Settings, UnknownName};
+
+/// How data of open files travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// The best that this kernel and these privileges allow: [`Self::Passthrough`], or else
+    /// [`Self::Cached`] for an exclusive lower directory and [`Self::Plain`] for a shared one.
+    #[default]
+    Auto,
+    /// The kernel reads and writes the lower file itself (Linux 6.9, `CAP_SYS_ADMIN`). A file that
+    /// cannot go so goes through the daemon. Excludes the write-back cache. Set-id bits that a file
+    /// gets while it is open go with the next write, root's too, which natively would keep them.
+    Passthrough,
+    /// Through the page cache and the daemon; opening and closing cost no request. What open(2)
+    /// would refuse for the lower file alone (it is immutable, its file system read-only) is
+    /// refused by the first read or write instead.
+    Cached,
+    /// Through the daemon without the page cache (`FOPEN_DIRECT_IO`).
+    Direct,
+    /// Through the page cache and the daemon; each open and close is a request.
+    Plain,
+}
+
+impl IoMode {
+    /// The name as it is given to `--io`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Passthrough => "passthrough",
+            Self::Cached => "cached",
+            Self::Direct => "direct",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+impl FromStr for IoMode {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let all = [
+            Self::Auto,
+            Self::Passthrough,
+            Self::Cached,
+            Self::Direct,
+            Self::Plain,
+        ];
+        all.into_iter()
+            .find(|mode| mode.name() == name)
+            .ok_or_else(|| UnknownName::new(name, "auto, passthrough, cached, direct or plain"))
+    }
+}
+
+/// What is in force once the kernel has said what it offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InForce {
+    pub(crate) io: IoMode,
+    pub(crate) write_back: bool,
+}
+
+/// Settles the mode and asks the kernel for what it takes.
+pub(crate) fn settle(
+    settings: &Settings,
+    privileged: bool,
+    stacked: bool,
+    negotiation: &mut Negotiation,
+) -> Result<InForce, Errno> {
+    let offered = negotiation.offered();
+    let passthrough = privileged && offered.contains(InitFlags::PASSTHROUGH);
+    let cached = offered.contains(InitFlags::NO_OPEN_SUPPORT);
+    let io = match settings.io {
+        // What the kernel writes itself would come back as a change of somebody else.
+        IoMode::Auto if passthrough && !settings.watch => IoMode::Passthrough,
+        IoMode::Auto if settings.exclusive && cached => IoMode::Cached,
+        IoMode::Auto => IoMode::Plain,
+        IoMode::Passthrough if !passthrough => {
+            tracing::error!(
+                "io=passthrough: Linux 6.9 and CAP_SYS_ADMIN are needed (kernel offers it: {}, \
+                 capability held: {privileged}); use io=cached",
+                offered.contains(InitFlags::PASSTHROUGH)
+            );
+            return Err(Errno::OPNOTSUPP);
+        }
+        IoMode::Cached if !cached => {
+            tracing::error!("io=cached: Linux 3.16 is needed; use io=plain");
+            return Err(Errno::OPNOTSUPP);
+        }
+        wanted => wanted,
+    };
+    match io {
+        IoMode::Passthrough => {
+            negotiation.want(InitFlags::PASSTHROUGH);
+            negotiation.set_max_stack_depth(if stacked { 2 } else { 1 });
+        }
+        // A shared mapping needs the page cache all the same.
+        IoMode::Direct => {
+            negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP);
+        }
+        _ => {}
+    }
+    // With a write-back cache the kernel knows sizes and times better than we do, whoever changes
+    // the file below.
+    let may_write_back = matches!(io, IoMode::Cached | IoMode::Plain) && !settings.watch;
+    let write_back =
+        settings.write_back && may_write_back && negotiation.want(InitFlags::WRITEBACK_CACHE);
+    Ok(InForce { io, write_back })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Preset;
+    use bickford::abi::InitIn;
+
+    fn settled(io: IoMode, offered: InitFlags, privileged: bool) -> Result<InForce, Errno> {
+        let (flags, flags2) = (offered | InitFlags::INIT_EXT).to_words();
+        let init = InitIn {
+            major: 7,
+            minor: 45,
+            flags,
+            flags2,
+            ..InitIn::default()
+        };
+        let mut settings = Preset::Fast.settings();
+        settings.io = io;
+        settle(&settings, privileged, false, &mut Negotiation::new(&init))
+    }
+
+    #[test]
+    fn auto_takes_the_best_there_is() {
+        let both = InitFlags::PASSTHROUGH | InitFlags::NO_OPEN_SUPPORT;
+        let io = |offered, privileged| settled(IoMode::Auto, offered, privileged).unwrap().io;
+        assert_eq!(io(both, true), IoMode::Passthrough);
+        assert_eq!(io(both, false), IoMode::Cached);
+        assert_eq!(io(InitFlags::empty(), true), IoMode::Plain);
+    }
+
+    #[test]
+    fn a_mode_that_cannot_be_is_refused() {
+        let nothing = InitFlags::empty();
+        assert_eq!(
+            settled(IoMode::Passthrough, nothing, true),
+            Err(Errno::OPNOTSUPP)
+        );
+        assert_eq!(
+            settled(IoMode::Cached, nothing, true),
+            Err(Errno::OPNOTSUPP)
+        );
+    }
+
+    #[test]
+    fn passthrough_and_write_back_exclude_each_other() {
+        let all = InitFlags::all();
+        assert!(!settled(IoMode::Passthrough, all, true).unwrap().write_back);
+        assert!(settled(IoMode::Cached, all, true).unwrap().write_back);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for name in ["auto", "passthrough", "cached", "direct", "plain"] {
+            assert_eq!(name.parse::<IoMode>().unwrap().name(), name);
+        }
+        let error = "fast".parse::<IoMode>().unwrap_err().to_string();
+        assert!(
+            error.contains("\"fast\"") && error.contains("passthrough"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! The commands of ioctl(2) that mean something on files of every file system.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use bickford::Context;
+use bickford::abi::IoctlFlags;
+use bickford::ops::{Ioctl, IoctlAnswer};
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::credentials::Caller;
+use crate::io::Need;
+use crate::sys;
+
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+const GET_VERSION: u32 = 0x8008_7601;
+const GET_XATTR: u32 = 0x801c_581f;
+const SET_XATTR: u32 = 0x401c_5820;
+/// The largest argument of the commands above: `struct fsxattr`.
+const ARGUMENT_BYTES: usize = 28;
+
+impl StackFs {
+    pub(crate) fn do_ioctl(&self, cx: &Context<'_>, op: &Ioctl<'_>) -> Result<IoctlAnswer, Errno> {
+        if !matches!(
+            op.command,
+            GET_FLAGS | SET_FLAGS | GET_VERSION | GET_XATTR | SET_XATTR
+        ) {
+            return Err(Errno::NOTTY);
+        }
+        let fd: Arc<OwnedFd> = match op.flags.contains(IoctlFlags::DIR) {
+            true => self.dir(op.node, op.handle)?,
+            false => self.file(op.node, op.handle, Need::Read)?,
+        };
+        let mut argument = [0; ARGUMENT_BYTES];
+        argument
+            .get_mut(..op.input.len())
+            .ok_or(Errno::INVAL)?
+            .copy_from_slice(op.input);
+        let changes = matches!(op.command, SET_FLAGS | SET_XATTR);
+        // The kernel checks who may change flags where it knows of them; where it does not, the
+        // lower file system shall, for the caller and not for us.
+        let _acting = (changes && cx.uid() != 0)
+            .then(|| {
+                self.identity.become_caller(Caller {
+                    uid: cx.uid(),
+                    gid: cx.gid(),
+                })
+            })
+            .transpose()?;
+        let result = sys::ioctl_buffer(fd.as_fd(), op.command, &mut argument)?;
+        let output = match changes {
+            true => Vec::new(),
+            false => {
+                let length = (op.output_size as usize).min(ARGUMENT_BYTES);
+                argument.get(..length).unwrap_or_default().to_vec()
+            }
+        };
+        Ok(IoctlAnswer { result, output })
+    }
+}

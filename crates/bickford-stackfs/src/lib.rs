@@ -1,0 +1,142 @@
+//! StackFS: a directory passed through FUSE.
+//!
+//! [`StackFs`] serves SOURCE, a directory of any Linux file system, as it is: every kind of object,
+//! extended attributes, ACLs, locks, holes, flags. Mounted with [`bickford::Session`]:
+//!
+//! ```no_run
+//! use bickford_stackfs::{Preset, StackFs};
+//!
+//! # fn main() -> Result<(), bickford_stackfs::Error> {
+//! let stackfs = StackFs::builder("/srv/data").preset(Preset::Opt).build()?;
+//! println!("inodes are kept as {}", stackfs.identity());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - Permissions are checked by the kernel, with the caller's groups, capabilities and the lower
+//!   ACLs: `FUSE_POSIX_ACL` is always negotiated and brings `default_permissions` with it.
+//! - SOURCE is held open, where privileges allow with a private copy of its mounts: what is mounted
+//!   later, even over SOURCE or above it, does not get in the way, and no name leads out of it.
+//! - Mounts below SOURCE are crossed as by a recursive bind mount.
+
+mod backing;
+mod builder;
+mod create;
+mod credentials;
+mod dir;
+mod dir_stream;
+mod filesystem;
+mod handles;
+mod io;
+mod io_mode;
+mod ioctl;
+mod lock_ops;
+mod locks;
+mod lower_watch;
+mod metadata;
+mod node;
+mod presets;
+mod sys;
+mod writers;
+mod xattr;
+
+use std::sync::{Arc, OnceLock};
+
+pub use builder::{Builder, Error};
+pub use io_mode::IoMode;
+pub use lower_watch::LowerWatch;
+pub use presets::{Lower, Preset, Settings, UnknownName};
+
+use backing::Backings;
+use credentials::Identity;
+use dir::OpenDir;
+use handles::HandleTable;
+use io::OpenFile;
+use io_mode::InForce;
+use lock_ops::WaitingLocks;
+use locks::RecordLocks;
+use node::{DescriptorCache, Nodes};
+use sys::fanotify::Fanotify;
+use writers::Writers;
+
+/// The pass-through file system; see the crate.
+pub struct StackFs {
+    settings: Settings,
+    nodes: Nodes,
+    files: HandleTable<OpenFile>,
+    dirs: HandleTable<OpenDir>,
+    locks: Arc<RecordLocks>,
+    waiting: Arc<WaitingLocks>,
+    identity: Identity,
+    writers: Writers,
+    backings: Backings,
+    /// Files that were not opened by request, open for reading and for both.
+    readers: DescriptorCache,
+    on_demand_writers: DescriptorCache,
+    /// Settled when the session begins.
+    in_force: OnceLock<InForce>,
+    lower_reports_on_close: bool,
+    /// Where the lower directory is watched.
+    fanotify: Option<Fanotify>,
+    /// The lower file system lies on another one itself.
+    stacked: bool,
+}
+
+impl std::fmt::Debug for StackFs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StackFs")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StackFs {
+    /// How inodes are told apart: as file handles, in a table or in the node id itself, or as
+    /// descriptors, which bounds how many the kernel can know.
+    #[must_use]
+    pub fn identity(&self) -> &'static str {
+        self.nodes.identity()
+    }
+
+    /// Whether changes of others to the lower directory are seen and told to the kernel.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.fanotify.is_some()
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Inodes in the table; those whose node id says all are not counted.
+    #[must_use]
+    pub fn table_len(&self) -> usize {
+        self.nodes.table_len()
+    }
+
+    /// How data travel, once the session has begun; the mode that was asked for before.
+    #[must_use]
+    pub fn io_mode(&self) -> IoMode {
+        self.in_force().io
+    }
+
+    /// Files that the kernel reads and writes itself now, or would if they were opened again.
+    #[must_use]
+    pub fn passthrough_len(&self) -> usize {
+        self.backings.len()
+    }
+
+    fn in_force(&self) -> InForce {
+        let asked = InForce {
+            io: self.settings.io,
+            write_back: false,
+        };
+        self.in_force.get().copied().unwrap_or(asked)
+    }
+
+    fn write_back(&self) -> bool {
+        self.in_force().write_back
+    }
+}

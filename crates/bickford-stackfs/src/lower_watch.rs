@@ -1,0 +1,246 @@
+//! `--lower watch`: what the kernel has cached stays true although others change the lower
+//! directory.
+//!
+//! fanotify(7) tells every change on the lower file system, with the directory, name and object; a
+//! thread turns them into notifications. Changes that StackFS made itself are told apart by their
+//! pid. Where the queue of fanotify or of notifications overflows, every name expires and the data
+//! and attributes of every open file are dropped.
+//!
+//! A name that is being looked up while it changes could be answered with what it was, after the
+//! notification: the kernel drops nothing then, and would keep the old answer. So each change of a
+//! name is told twice, the second time when every request that may have read the old state has been
+//! answered, [`SETTLE`] later at the earliest.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bickford::dispatch::Server;
+use bickford::notify::NotifyError;
+use bickford::{NodeId, Notifier};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::sys::fanotify::{self, Change, Fanotify};
+
+/// When a change of a name is told again.
+const SETTLE: Duration = Duration::from_millis(20);
+/// Changes of names that wait to be told again; at more, everything expires.
+const AGAIN_MAX: usize = 65_536;
+/// How often the thread looks whether it should end.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Watches until it is dropped.
+#[derive(Debug)]
+pub struct LowerWatch {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StackFs {
+    /// Begins to keep what the kernel has cached true; to be called as soon as the session of this
+    /// file system has begun. `None` when the file system was not built to be watched.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn watch_lower(self: &Arc<Self>, server: &Arc<Server>) -> io::Result<Option<LowerWatch>> {
+        if self.fanotify.is_none() {
+            return Ok(None);
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let watcher = Watcher {
+            stackfs: Arc::clone(self),
+            notifier: server.notifier().clone(),
+            server: Arc::clone(server),
+            again: VecDeque::new(),
+            ended: Arc::clone(&ended),
+            pid: std::process::id().cast_signed(),
+        };
+        let name = "bickford-watch".into();
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || watcher.run())?;
+        Ok(Some(LowerWatch {
+            ended,
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for LowerWatch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that watches the lower directory panicked");
+        }
+    }
+}
+
+struct Again {
+    since: Instant,
+    parent: NodeId,
+    name: CString,
+}
+
+struct Watcher {
+    stackfs: Arc<StackFs>,
+    notifier: Notifier,
+    server: Arc<Server>,
+    again: VecDeque<Again>,
+    ended: Arc<AtomicBool>,
+    pid: i32,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        let stackfs = Arc::clone(&self.stackfs);
+        let Some(group) = &stackfs.fanotify else {
+            return;
+        };
+        let mut buffer = vec![0; 64 << 10];
+        while !self.ended.load(Ordering::SeqCst) {
+            let pause = if self.again.is_empty() {
+                PAUSE
+            } else {
+                SETTLE / 4
+            };
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(pause.subsec_nanos()),
+            };
+            let fd = group.as_fd();
+            let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => self.read(group, &mut buffer),
+                Err(error) => {
+                    tracing::error!("watching the lower directory: {error}; names may be stale");
+                    return;
+                }
+            }
+            self.tell_again();
+        }
+    }
+
+    fn read(&mut self, group: &Fanotify, buffer: &mut [u8]) {
+        match group.read(buffer) {
+            Ok(length) => {
+                let mut events = buffer.get(..length).unwrap_or_default();
+                while let Some(change) = fanotify::next_change(&mut events) {
+                    if self.handle(&change).is_err() {
+                        self.expire_all();
+                    }
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => {
+                tracing::error!("read changes of the lower directory: {error}");
+                self.expire_all();
+            }
+        }
+    }
+
+    fn handle(&mut self, change: &Change<'_>) -> Result<(), NotifyError> {
+        if change.mask & fanotify::OVERFLOW != 0 {
+            tracing::warn!("more changes of the lower directory than can be told; all expires");
+            self.expire_all();
+            return Ok(());
+        }
+        if change.pid == self.pid {
+            return Ok(());
+        }
+        let nodes = &self.stackfs.nodes;
+        let object = change
+            .object
+            .as_ref()
+            .and_then(|handle| nodes.node_of_handle(handle));
+        let directory = change.directory.as_ref();
+        let parent = directory.and_then(|(handle, _)| nodes.node_of_handle(handle));
+        if let Some(node) = object {
+            let data = change.mask & fanotify::MODIFY != 0;
+            self.notifier
+                .invalidate_inode(NodeId(node), if data { 0 } else { -1 }, 0)?;
+        }
+        let (Some(parent), Some((_, name))) = (parent, directory) else {
+            return Ok(());
+        };
+        if change.mask & fanotify::NAMES == 0 {
+            if object.is_none() {
+                self.notifier.invalidate_inode(NodeId(parent), -1, 0)?;
+            }
+            return Ok(());
+        }
+        let Ok(name) = CString::new(*name) else {
+            return Ok(());
+        };
+        let parent = NodeId(parent);
+        self.notifier.invalidate_entry(parent, &name)?;
+        // Its times have changed, and a cached listing is wrong.
+        self.notifier.invalidate_inode(parent, 0, 0)?;
+        if self.again.len() >= AGAIN_MAX {
+            return Err(NotifyError::Full);
+        }
+        self.again.push_back(Again {
+            since: Instant::now(),
+            parent,
+            name,
+        });
+        Ok(())
+    }
+
+    /// Tells changes of names again whose racing requests have all been answered.
+    fn tell_again(&mut self) {
+        let now = Instant::now();
+        if self
+            .again
+            .front()
+            .is_none_or(|again| now - again.since < SETTLE)
+        {
+            return;
+        }
+        let oldest = self
+            .server
+            .in_flight()
+            .list()
+            .first()
+            .map_or(Duration::ZERO, |r| r.age);
+        while let Some(again) = self.again.front() {
+            let age = now.saturating_duration_since(again.since);
+            // A request that waits for a lock races with no name, but it is not told apart here.
+            let settled = age >= SETTLE && (oldest < age || age >= SETTLE * 3);
+            if !settled {
+                return;
+            }
+            let Some(again) = self.again.pop_front() else {
+                return;
+            };
+            if self
+                .notifier
+                .invalidate_entry(again.parent, &again.name)
+                .is_err()
+            {
+                return self.expire_all();
+            }
+        }
+    }
+
+    fn expire_all(&mut self) {
+        self.again.clear();
+        // Drop what waits: an epoch says it all.
+        if let Err(error) = self.notifier.increment_epoch() {
+            tracing::error!("cached names may be stale: {error}");
+        }
+        self.stackfs.files.for_each(|file| {
+            let _ = self.notifier.invalidate_inode(NodeId(file.node), 0, 0);
+        });
+        let _ = self.notifier.invalidate_inode(NodeId::ROOT, 0, 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! Attributes: getattr, statx, setattr, statfs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bickford::ops::{
+    Attr, Attributes, Entry, Getattr, SetTime, Setattr, Statfs, StatfsAnswer, StatxAnswer,
+    Timestamp, encode_device,
+};
+use bickford::{Context, FileHandle, Generation, NodeId};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, Uid,
+};
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::node::{Found, ProcFd};
+
+fn timestamp(time: StatxTimestamp) -> Timestamp {
+    Timestamp {
+        seconds: time.tv_sec,
+        nanoseconds: time.tv_nsec,
+    }
+}
+
+/// Attributes as the kernel wants them.
+pub(crate) fn attr(statx: &Statx) -> Attr {
+    Attr {
+        ino: statx.stx_ino,
+        size: statx.stx_size,
+        blocks: statx.stx_blocks,
+        accessed: timestamp(statx.stx_atime),
+        modified: timestamp(statx.stx_mtime),
+        changed: timestamp(statx.stx_ctime),
+        mode: statx.stx_mode.into(),
+        links: statx.stx_nlink,
+        uid: statx.stx_uid,
+        gid: statx.stx_gid,
+        rdev: encode_device(statx.stx_rdev_major, statx.stx_rdev_minor),
+        block_size: statx.stx_blksize,
+        ..Attr::default()
+    }
+}
+
+fn set_time(time: Option<SetTime>) -> Timespec {
+    match time {
+        None => Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        Some(SetTime::Now) => Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        },
+        Some(SetTime::At(time)) => Timespec {
+            tv_sec: time.seconds,
+            tv_nsec: time.nanoseconds.into(),
+        },
+    }
+}
+
+/// A descriptor of a node: the open file's own where one is given.
+pub(crate) enum Object {
+    Opened(Arc<OwnedFd>),
+    Path(Arc<OwnedFd>),
+}
+
+impl AsFd for Object {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Opened(fd) | Self::Path(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// How long things are cached that should be watched and cannot be.
+const UNWATCHED: Duration = Duration::from_secs(1);
+
+impl StackFs {
+    /// An entry for a node that was looked up.
+    pub(crate) fn entry(&self, found: &Found) -> Entry {
+        Entry {
+            node: NodeId(found.node),
+            generation: Generation(found.generation),
+            attr: attr(&found.statx),
+            entry_valid: self.timeout(found.node, self.settings.entry_timeout),
+            attr_valid: self.timeout(found.node, self.settings.attr_timeout),
+        }
+    }
+
+    /// `wanted`, but no more than [`UNWATCHED`] for what is not watched and should be.
+    pub(crate) fn timeout(&self, node: u64, wanted: Duration) -> Duration {
+        if self.settings.watch && (self.fanotify.is_none() || !self.nodes.on_source(node)) {
+            return wanted.min(UNWATCHED);
+        }
+        wanted
+    }
+
+    pub(crate) fn object(&self, node: NodeId, handle: Option<FileHandle>) -> Result<Object, Errno> {
+        match handle.and_then(|handle| self.files.get(handle.0).ok()) {
+            Some(file) => Ok(Object::Opened(Arc::clone(&file.fd))),
+            None => Ok(Object::Path(self.nodes.object(node.0)?)),
+        }
+    }
+
+    fn statx_of(&self, node: NodeId, handle: Option<FileHandle>) -> Result<Statx, Errno> {
+        let object = self.object(node, handle)?;
+        self.nodes.attributes_of(node.0, object.as_fd())
+    }
+
+    pub(crate) fn do_getattr(&self, op: &Getattr) -> Result<Attributes, Errno> {
+        let statx = self.statx_of(op.node, op.handle)?;
+        Ok(Attributes {
+            attr: attr(&statx),
+            valid: self.timeout(op.node.0, self.settings.attr_timeout),
+        })
+    }
+
+    pub(crate) fn do_statx(&self, op: &bickford::ops::Statx) -> Result<StatxAnswer, Errno> {
+        let statx = self.statx_of(op.node, op.handle)?;
+        let born = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Ok(StatxAnswer {
+            attr: attr(&statx),
+            born: born.then(|| timestamp(statx.stx_btime)),
+            valid: self.timeout(op.node.0, self.settings.attr_timeout),
+        })
+    }
+
+    pub(crate) fn do_setattr(&self, _: &Context<'_>, op: &Setattr) -> Result<Attributes, Errno> {
+        let object = self.object(op.node, op.handle)?;
+        // Nothing to set is chown(path, -1, -1), which clears set-id bits and the rest of chown.
+        let nothing = op.mode.is_none() && op.size.is_none() && op.changed.is_none();
+        let no_times = op.accessed.is_none() && op.modified.is_none();
+        if op.uid.is_some() || op.gid.is_some() || (nothing && no_times) {
+            let uid = op.uid.map(Uid::from_raw);
+            let gid = op.gid.map(Gid::from_raw);
+            rustix::fs::chownat(&object, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = op.mode {
+            self.set_mode(object.as_fd(), mode)?;
+        }
+        if let Some(size) = op.size {
+            self.set_size(op, &object, size)?;
+        }
+        if !no_times {
+            let times = Timestamps {
+                last_access: set_time(op.accessed),
+                last_modification: set_time(op.modified),
+            };
+            rustix::fs::utimensat(&object, c"", &times, AtFlags::EMPTY_PATH)?;
+        }
+        let statx = self.nodes.attributes_of(op.node.0, object.as_fd())?;
+        Ok(Attributes {
+            attr: attr(&statx),
+            valid: self.timeout(op.node.0, self.settings.attr_timeout),
+        })
+    }
+
+    pub(crate) fn set_mode(&self, object: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let proc = self.nodes.proc();
+        rustix::fs::chmodat(proc.dir(), ProcFd::name(object), mode, AtFlags::empty())
+    }
+
+    fn set_size(&self, op: &Setattr, object: &Object, size: u64) -> Result<(), Errno> {
+        let _acting = match op.kill_suidgid {
+            true => Some(self.identity.without_fsetid()?),
+            false => None,
+        };
+        if let Object::Opened(fd) = object {
+            match rustix::fs::ftruncate(fd, size) {
+                // Open for reading only: the kernel has checked another right than that one.
+                Err(Errno::INVAL | Errno::BADF) => {}
+                done => return done,
+            }
+        }
+        let fd = match object {
+            Object::Opened(fd) => self.nodes.proc().reopen(fd.as_fd(), OFlags::WRONLY)?,
+            Object::Path(_) => self.nodes.open(op.node.0, OFlags::WRONLY)?,
+        };
+        rustix::fs::ftruncate(&fd, size)
+    }
+
+    pub(crate) fn do_statfs(&self, op: &Statfs) -> Result<StatfsAnswer, Errno> {
+        let object = self.nodes.object(op.node.0)?;
+        Ok(StatfsAnswer::from(&rustix::fs::fstatvfs(&object)?))
+    }
+}

@@ -1,0 +1,201 @@
+//! Descriptors kept for nodes: a bounded cache of directories' (`second chance` replacement), and
+//! those of removed objects the kernel still knows.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 16;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shard_of<T>(shards: &[T], id: u64) -> Option<&T> {
+    let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+    shards.get(mixed as usize % SHARDS)
+}
+
+struct Cached {
+    fd: Arc<OwnedFd>,
+    used: bool,
+}
+
+#[derive(Default)]
+struct CacheShard {
+    /// Apart from the rest, so that the search runs over consecutive words.
+    ids: Vec<u64>,
+    cached: Vec<Cached>,
+    hand: usize,
+}
+
+impl CacheShard {
+    fn position(&self, id: u64) -> Option<usize> {
+        self.ids.iter().position(|&other| other == id)
+    }
+
+    fn insert(&mut self, id: u64, fd: Arc<OwnedFd>, capacity: usize) -> Option<Cached> {
+        if self.position(id).is_some() {
+            return None;
+        }
+        if self.ids.len() < capacity {
+            self.ids.push(id);
+            self.cached.push(Cached { fd, used: false });
+            return None;
+        }
+        for _ in 0..=self.ids.len() {
+            self.hand = (self.hand + 1) % self.ids.len().max(1);
+            let place = self.cached.get_mut(self.hand)?;
+            if !std::mem::take(&mut place.used) {
+                let evicted = std::mem::replace(place, Cached { fd, used: false });
+                *self.ids.get_mut(self.hand)? = id;
+                return Some(evicted);
+            }
+        }
+        None
+    }
+}
+
+/// A bounded cache of descriptors by node id.
+pub(crate) struct DescriptorCache {
+    shards: Vec<Mutex<CacheShard>>,
+    shard_capacity: usize,
+}
+
+impl DescriptorCache {
+    /// Room for about `capacity` descriptors.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_capacity: (capacity / SHARDS).max(1),
+        }
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
+        let mut shard = lock(shard_of(&self.shards, id)?);
+        let position = shard.position(id)?;
+        let cached = shard.cached.get_mut(position)?;
+        cached.used = true;
+        Some(Arc::clone(&cached.fd))
+    }
+
+    pub(crate) fn insert(&self, id: u64, fd: Arc<OwnedFd>) {
+        if let Some(shard) = shard_of(&self.shards, id) {
+            // Closed after the lock: closing can take the lower file system a while.
+            let evicted = lock(shard).insert(id, fd, self.shard_capacity);
+            drop(evicted);
+        }
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        let Some(shard) = shard_of(&self.shards, id) else {
+            return;
+        };
+        let mut shard = lock(shard);
+        if let Some(position) = shard.position(id) {
+            shard.ids.swap_remove(position);
+            let removed = shard.cached.swap_remove(position);
+            drop(shard);
+            drop(removed);
+        }
+    }
+}
+
+/// Descriptors that keep removed objects reachable until the kernel forgets them.
+pub(crate) struct Parked {
+    shards: Vec<Mutex<HashMap<u64, Arc<OwnedFd>>>>,
+    count: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Parked {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            count: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+        }
+    }
+
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        lock(shard_of(&self.shards, id)?).get(&id).cloned()
+    }
+
+    /// Keeps `fd` for the node; false at the limit, when the object lives only as long as
+    /// somebody else has it open.
+    pub(crate) fn park(&self, id: u64, fd: OwnedFd) -> bool {
+        let Some(shard) = shard_of(&self.shards, id) else {
+            return false;
+        };
+        let mut shard = lock(shard);
+        if self.count.fetch_add(1, Ordering::AcqRel) >= self.limit.load(Ordering::Relaxed)
+            || shard.contains_key(&id)
+        {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+            return false;
+        }
+        shard.insert(id, Arc::new(fd));
+        true
+    }
+
+    pub(crate) fn release(&self, id: u64) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(shard) = shard_of(&self.shards, id) else {
+            return;
+        };
+        let removed = lock(shard).remove(&id);
+        if removed.is_some() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptor() -> OwnedFd {
+        OwnedFd::from(std::fs::File::open("/").unwrap())
+    }
+
+    #[test]
+    fn the_cache_never_outgrows_its_capacity() {
+        let cache = DescriptorCache::new(32);
+        for id in 0..1000 {
+            cache.insert(id, Arc::new(descriptor()));
+        }
+        let kept = (0..1000).filter(|&id| cache.get(id).is_some()).count();
+        assert!(kept > 0 && kept <= 32, "{kept}");
+    }
+
+    #[test]
+    fn a_removed_descriptor_is_gone() {
+        let cache = DescriptorCache::new(32);
+        cache.insert(5, Arc::new(descriptor()));
+        assert!(cache.get(5).is_some());
+        cache.remove(5);
+        assert!(cache.get(5).is_none());
+    }
+
+    #[test]
+    fn parking_stops_at_the_limit() {
+        let parked = Parked::new(2);
+        assert!(parked.park(1, descriptor()));
+        assert!(!parked.park(1, descriptor()), "one descriptor a node");
+        assert!(parked.park(2, descriptor()));
+        assert!(!parked.park(3, descriptor()));
+        parked.release(1);
+        assert!(parked.get(1).is_none());
+        assert!(parked.park(3, descriptor()));
+    }
+}

@@ -1,0 +1,450 @@
+//! Nodes: what the kernel knows by a number and we by the lower object behind it.
+//!
+//! | SOURCE is on | node id | kept per node |
+//! |---|---|---|
+//! | ext2, ext3, ext4 | inode number and generation, which are the file handle | nothing |
+//! | another file system with handles | below 2^32 | the handle |
+//! | anything, without `CAP_DAC_READ_SEARCH` or handles | below 2^32 | an `O_PATH` descriptor, bounded |
+//!
+//! Objects on mounts below SOURCE always take the table. The root is 1 in every case.
+
+mod cache;
+mod mounts;
+mod table;
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use crate::sys;
+
+pub(crate) use cache::DescriptorCache;
+use cache::Parked;
+use mounts::{LowerMount, Mounts};
+use table::{Key, Location, NodeTable};
+
+/// `FUSE_ROOT_ID`.
+pub(crate) const ROOT: u64 = 1;
+
+const STATX_WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// `/proc/self/fd`, held open: the way to reopen an `O_PATH` descriptor.
+pub(crate) struct ProcFd(OwnedFd);
+
+impl ProcFd {
+    pub(crate) fn open() -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()).map(Self)
+    }
+
+    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// The name of `fd` in this directory.
+    pub(crate) fn name(fd: BorrowedFd<'_>) -> String {
+        fd.as_raw_fd().to_string()
+    }
+
+    /// A path that leads to the object of `fd`, be it a symbolic link.
+    pub(crate) fn path(fd: BorrowedFd<'_>) -> String {
+        format!("/proc/self/fd/{}", fd.as_raw_fd())
+    }
+
+    /// Opens the object behind `fd` again.
+    pub(crate) fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.0, Self::name(fd), flags, Mode::empty())
+    }
+}
+
+/// A node that was looked up and counted.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) node: u64,
+    pub(crate) generation: u64,
+    /// Attributes, with the inode number as it is shown.
+    pub(crate) statx: Statx,
+}
+
+/// An object whose name is about to go, held so that the node outlives it.
+pub(crate) struct Doomed {
+    node: u64,
+    fd: OwnedFd,
+}
+
+/// See the module.
+pub(crate) struct Nodes {
+    root: Arc<OwnedFd>,
+    proc: ProcFd,
+    /// `None` where file handles are of no use.
+    mounts: Option<Mounts>,
+    root_direct: bool,
+    root_handle: Option<sys::LowerHandle>,
+    table: NodeTable,
+    directories: DescriptorCache,
+    parked: Parked,
+    limit_said: AtomicBool,
+    held_limit: usize,
+    descriptors: usize,
+}
+
+fn statx_of(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statx(fd, c"", flags, STATX_WANTED)
+}
+
+/// Refuses what is not one component: the kernel never sends such names.
+pub(crate) fn checked(name: &CStr) -> Result<&CStr, Errno> {
+    match name.to_bytes() {
+        b"" | b"." | b".." => Err(Errno::INVAL),
+        bytes if bytes.contains(&b'/') => Err(Errno::INVAL),
+        _ => Ok(name),
+    }
+}
+
+impl Nodes {
+    /// Nodes below `root`, a directory open for reading. At most `descriptors` are kept open.
+    pub(crate) fn new(root: OwnedFd, descriptors: usize, handles: bool) -> Result<Self, Errno> {
+        let statx = statx_of(root.as_fd())?;
+        let mounts = if handles {
+            Mounts::new(&root, &statx).ok()
+        } else {
+            None
+        };
+        let root_direct = mounts
+            .as_ref()
+            .and_then(|m| m.get(0))
+            .is_some_and(|m| m.direct);
+        let root_handle = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH).ok();
+        let held_limit = descriptors / 2;
+        Ok(Self {
+            root: Arc::new(root),
+            proc: ProcFd::open()?,
+            mounts,
+            root_direct,
+            root_handle: root_handle.map(|(handle, _)| handle),
+            table: NodeTable::new(held_limit),
+            directories: DescriptorCache::new((descriptors / 8).min(1024)),
+            parked: Parked::new(descriptors / 4),
+            limit_said: AtomicBool::new(false),
+            held_limit,
+            descriptors,
+        })
+    }
+
+    pub(crate) fn proc(&self) -> &ProcFd {
+        &self.proc
+    }
+
+    /// How nodes are told apart, for the line at start and the tests.
+    pub(crate) fn identity(&self) -> &'static str {
+        match (&self.mounts, self.root_direct) {
+            (None, _) => "descriptors",
+            (Some(_), false) => "table of file handles",
+            (Some(_), true) => "file handles as node ids",
+        }
+    }
+
+    /// Nodes in the table; nodes that are their own handle are not counted.
+    pub(crate) fn table_len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Looks `name` up and counts the node.
+    pub(crate) fn lookup(&self, parent: u64, name: &CStr) -> Result<Found, Errno> {
+        let dir = self.directory(parent)?;
+        self.lookup_at(dir.as_fd(), checked(name)?)
+    }
+
+    /// The same below an open directory.
+    pub(crate) fn lookup_at(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<Found, Errno> {
+        if self.root_direct
+            && let Some(found) = self.lookup_direct(dir, name)?
+        {
+            return Ok(found);
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        self.enter(fd)
+    }
+
+    /// Two system calls instead of four; `None` when the object is on another mount or the name
+    /// changed hands between them.
+    fn lookup_direct(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Found>, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let statx = rustix::fs::statx(dir, name, flags, STATX_WANTED)?;
+        let (handle, mount_id) = match sys::name_to_handle(dir, name, AtFlags::empty()) {
+            Ok(named) => named,
+            Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(mount) = self.mount(0).filter(|mount| mount.has_id(mount_id)) else {
+            return Ok(None);
+        };
+        Ok(mount
+            .direct_id(&handle)
+            .filter(|id| id >> 32 == statx.stx_ino)
+            .map(|node| Found {
+                node,
+                generation: 0,
+                statx,
+            }))
+    }
+
+    fn mount(&self, number: u16) -> Option<Arc<LowerMount>> {
+        self.mounts.as_ref()?.get(number)
+    }
+
+    /// The node of an open object (`O_PATH` will do), counted.
+    pub(crate) fn enter(&self, fd: OwnedFd) -> Result<Found, Errno> {
+        let statx = statx_of(fd.as_fd())?;
+        match self.identify(fd.as_fd(), &statx) {
+            Some((mount, handle)) => self.enter_handle(&mount, &handle, statx),
+            None => self.enter_descriptor(fd, statx),
+        }
+    }
+
+    /// The same for an object that stays open elsewhere.
+    pub(crate) fn enter_opened(&self, fd: BorrowedFd<'_>) -> Result<Found, Errno> {
+        let statx = statx_of(fd)?;
+        match self.identify(fd, &statx) {
+            Some((mount, handle)) => self.enter_handle(&mount, &handle, statx),
+            None => self.enter_descriptor(self.proc.reopen(fd, OFlags::PATH)?, statx),
+        }
+    }
+
+    fn identify(
+        &self,
+        fd: BorrowedFd<'_>,
+        statx: &Statx,
+    ) -> Option<(Arc<LowerMount>, sys::LowerHandle)> {
+        let mounts = self.mounts.as_ref()?;
+        let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
+        let mount = mounts.enter(id, fd, statx, &self.proc).ok()?;
+        Some((mount, handle))
+    }
+
+    fn enter_handle(
+        &self,
+        mount: &LowerMount,
+        handle: &sys::LowerHandle,
+        mut statx: Statx,
+    ) -> Result<Found, Errno> {
+        statx.stx_ino = mount.inode(statx.stx_ino);
+        if let Some(node) = mount.direct_id(handle) {
+            return Ok(Found {
+                node,
+                generation: 0,
+                statx,
+            });
+        }
+        let key = Key::Handle {
+            mount: mount.number,
+            handle,
+        };
+        let (node, generation) = self.table.enter(key, None)?;
+        Ok(Found {
+            node,
+            generation,
+            statx,
+        })
+    }
+
+    fn enter_descriptor(&self, fd: OwnedFd, statx: Statx) -> Result<Found, Errno> {
+        let key = Key::Object {
+            device: mounts::device(&statx),
+            inode: statx.stx_ino,
+        };
+        let (node, generation) = self.table.enter(key, Some(fd)).inspect_err(|&error| {
+            if error == Errno::NFILE && !self.limit_said.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "StackFS: {} inodes are held as descriptors, the limit; run with \
+                     CAP_DAC_READ_SEARCH on a file system with file handles, or raise ulimit -n",
+                    self.held_limit
+                );
+            }
+        })?;
+        Ok(Found {
+            node,
+            generation,
+            statx,
+        })
+    }
+
+    /// An `O_PATH` descriptor of a node.
+    pub(crate) fn object(&self, node: u64) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = self.kept(node) {
+            return Ok(fd);
+        }
+        match self.locate(node)? {
+            Location::Descriptor(fd) => Ok(fd),
+            Location::Handle { mount, handle } => {
+                self.open_handle(mount, &handle, OFlags::PATH).map(Arc::new)
+            }
+        }
+    }
+
+    /// An `O_PATH` descriptor of a directory, kept for the next time.
+    pub(crate) fn directory(&self, node: u64) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = self.kept(node) {
+            return Ok(fd);
+        }
+        match self.locate(node)? {
+            Location::Descriptor(fd) => Ok(fd),
+            Location::Handle { mount, handle } => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                let fd = Arc::new(self.open_handle(mount, &handle, flags)?);
+                self.directories.insert(node, Arc::clone(&fd));
+                Ok(fd)
+            }
+        }
+    }
+
+    /// Opens the object of a node with `flags`.
+    pub(crate) fn open(&self, node: u64, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if let Some(fd) = self.kept(node) {
+            return self.proc.reopen(fd.as_fd(), flags);
+        }
+        match self.locate(node)? {
+            Location::Descriptor(fd) => self.proc.reopen(fd.as_fd(), flags),
+            Location::Handle { mount, handle } => self.open_handle(mount, &handle, flags),
+        }
+    }
+
+    fn open_handle(
+        &self,
+        mount: u16,
+        handle: &sys::LowerHandle,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let mount = self.mount(mount).ok_or(Errno::STALE)?;
+        sys::open_by_handle(mount.fd(), handle, flags)
+    }
+
+    fn kept(&self, node: u64) -> Option<Arc<OwnedFd>> {
+        if node == ROOT {
+            return Some(Arc::clone(&self.root));
+        }
+        self.directories.get(node).or_else(|| self.parked.get(node))
+    }
+
+    fn locate(&self, node: u64) -> Result<Location, Errno> {
+        if !mounts::is_direct(node) {
+            return self.table.locate(node);
+        }
+        let handle = LowerMount::direct_handle(node).filter(|_| self.root_direct);
+        Ok(Location::Handle {
+            mount: 0,
+            handle: handle.ok_or(Errno::STALE)?,
+        })
+    }
+
+    /// Attributes of a node, with the inode number as it is shown.
+    #[cfg(test)]
+    pub(crate) fn attributes(&self, node: u64) -> Result<Statx, Errno> {
+        let fd = self.object(node)?;
+        self.attributes_of(node, fd.as_fd())
+    }
+
+    /// Attributes of a node through a descriptor of it.
+    pub(crate) fn attributes_of(&self, node: u64, fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
+        let mut statx = statx_of(fd)?;
+        statx.stx_ino = self.shown_inode(node, statx.stx_ino);
+        Ok(statx)
+    }
+
+    /// The inode number shown for `inode` on the mount `node` lives on.
+    pub(crate) fn shown_inode(&self, node: u64, inode: u64) -> u64 {
+        if node == ROOT || mounts::is_direct(node) {
+            return inode;
+        }
+        match self.table.locate(node) {
+            Ok(Location::Handle { mount, .. }) => {
+                self.mount(mount).map_or(inode, |mount| mount.inode(inode))
+            }
+            _ => inode,
+        }
+    }
+
+    /// The node of an object on the file system of SOURCE. The kernel need not know it.
+    pub(crate) fn node_of_handle(&self, handle: &sys::LowerHandle) -> Option<u64> {
+        let root = self.root_handle.as_ref()?;
+        if (root.kind(), root.bytes()) == (handle.kind(), handle.bytes()) {
+            return Some(ROOT);
+        }
+        let mount = self.mount(0)?;
+        mount
+            .direct_id(handle)
+            .or_else(|| self.table.find(Key::Handle { mount: 0, handle }))
+    }
+
+    /// Whether a node is on the file system of SOURCE, not on one mounted below.
+    pub(crate) fn on_source(&self, node: u64) -> bool {
+        if node == ROOT || node & 0xffff_ffff != 0 {
+            return true;
+        }
+        matches!(
+            self.table.locate(node),
+            Ok(Location::Handle { mount: 0, .. })
+        )
+    }
+
+    /// Takes `count` lookups of a node back.
+    pub(crate) fn forget(&self, node: u64, count: u64) {
+        if node == ROOT {
+            return;
+        }
+        let direct = mounts::is_direct(node);
+        if direct || self.table.forget(node, count) {
+            self.directories.remove(node);
+            self.parked.release(node);
+        }
+    }
+
+    /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone.
+    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr) -> Option<Doomed> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+        let mounts = self.mounts.as_ref()?;
+        let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
+        let mount = mounts.known(id)?;
+        let node = match mount.direct_id(&handle) {
+            Some(node) => node,
+            None => self.table.find(Key::Handle {
+                mount: mount.number,
+                handle: &handle,
+            })?,
+        };
+        Some(Doomed { node, fd })
+    }
+
+    /// After the name is gone: keeps the object for its node if that was its last name.
+    pub(crate) fn removed(&self, doomed: Option<Doomed>) {
+        let Some(Doomed { node, fd }) = doomed else {
+            return;
+        };
+        if statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0) {
+            self.keep(node, fd);
+        }
+    }
+
+    /// No file is held open by a handle: what handles would take is left for nameless objects.
+    pub(crate) fn without_handles(&self) {
+        self.parked.set_limit(self.descriptors / 2);
+    }
+
+    /// Keeps an object without a name until the kernel forgets its node.
+    pub(crate) fn keep(&self, node: u64, fd: OwnedFd) {
+        if !self.parked.park(node, fd) {
+            tracing::debug!("StackFS: no descriptor left to keep nameless inode {node:#x}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

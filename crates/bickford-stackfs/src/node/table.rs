@@ -1,0 +1,522 @@
+//! The table of nodes whose identity does not fit into a node id.
+//!
+//! A node id is the slot and two more, past the root; below 2^32, so that it never meets an id that
+//! is itself inode number and generation.
+//! Two levels of sharding: the hash of the identity picks the shard, and the shard is the low part
+//! of the slot, so an id leads back to its shard without a search.
+
+use std::hash::BuildHasher;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use rustix::io::Errno;
+
+use crate::sys::LowerHandle;
+
+const SHARDS: usize = 64;
+const CHUNK: usize = 256;
+/// 0 is no node, 1 the root.
+const FIRST_ID: u64 = 2;
+const INLINE_BYTES: usize = 20;
+
+/// What tells one lower object from every other.
+#[derive(Clone, Copy)]
+pub(crate) enum Key<'a> {
+    /// A file handle on one of the lower mounts.
+    Handle { mount: u16, handle: &'a LowerHandle },
+    /// An object known only while it is held open.
+    Object { device: u64, inode: u64 },
+}
+
+/// How to come back to the object of a node.
+pub(crate) enum Location {
+    Handle { mount: u16, handle: LowerHandle },
+    Descriptor(Arc<OwnedFd>),
+}
+
+enum Identity {
+    Free {
+        next: Option<u32>,
+    },
+    Short {
+        kind: i32,
+        mount: u16,
+        length: u8,
+        bytes: [u8; INLINE_BYTES],
+    },
+    Long(Box<(u16, LowerHandle)>),
+    Object(Box<HeldObject>),
+}
+
+struct HeldObject {
+    device: u64,
+    inode: u64,
+    fd: Arc<OwnedFd>,
+}
+
+struct Entry {
+    identity: Identity,
+    lookups: u64,
+    generation: u32,
+}
+
+impl Identity {
+    fn new(key: Key<'_>, fd: Option<OwnedFd>) -> Result<Self, Errno> {
+        match key {
+            Key::Object { device, inode } => {
+                let fd = Arc::new(fd.ok_or(Errno::BADF)?);
+                Ok(Self::Object(Box::new(HeldObject { device, inode, fd })))
+            }
+            Key::Handle { mount, handle } => {
+                let mut bytes = [0; INLINE_BYTES];
+                match bytes.get_mut(..handle.bytes().len()) {
+                    Some(place) => place.copy_from_slice(handle.bytes()),
+                    None => return Ok(Self::Long(Box::new((mount, handle.clone())))),
+                }
+                let length = handle.bytes().len() as u8;
+                Ok(Self::Short {
+                    kind: handle.kind(),
+                    mount,
+                    length,
+                    bytes,
+                })
+            }
+        }
+    }
+
+    fn matches(&self, key: Key<'_>) -> bool {
+        match (self, key) {
+            (
+                Self::Short {
+                    kind,
+                    mount,
+                    length,
+                    bytes,
+                },
+                Key::Handle { mount: m, handle },
+            ) => {
+                *mount == m
+                    && *kind == handle.kind()
+                    && bytes.get(..usize::from(*length)) == Some(handle.bytes())
+            }
+            (Self::Long(held), Key::Handle { mount, handle }) => {
+                held.0 == mount
+                    && held.1.kind() == handle.kind()
+                    && held.1.bytes() == handle.bytes()
+            }
+            (Self::Object(held), Key::Object { device, inode }) => {
+                held.device == device && held.inode == inode
+            }
+            _ => false,
+        }
+    }
+
+    fn hash(&self, hasher: &DefaultHashBuilder) -> u64 {
+        match self {
+            Self::Free { .. } => 0,
+            Self::Short {
+                mount,
+                length,
+                bytes,
+                ..
+            } => hasher.hash_one((mount, bytes.get(..usize::from(*length)))),
+            Self::Long(held) => hasher.hash_one((&held.0, Some(held.1.bytes()))),
+            Self::Object(held) => hasher.hash_one((held.device, held.inode)),
+        }
+    }
+
+    fn location(&self) -> Result<Location, Errno> {
+        match self {
+            Self::Free { .. } => Err(Errno::STALE),
+            Self::Short {
+                kind,
+                mount,
+                length,
+                bytes,
+            } => {
+                let bytes = bytes.get(..usize::from(*length)).unwrap_or_default();
+                let handle = LowerHandle::new(*kind, bytes).ok_or(Errno::STALE)?;
+                Ok(Location::Handle {
+                    mount: *mount,
+                    handle,
+                })
+            }
+            Self::Long(held) => Ok(Location::Handle {
+                mount: held.0,
+                handle: held.1.clone(),
+            }),
+            Self::Object(held) => Ok(Location::Descriptor(Arc::clone(&held.fd))),
+        }
+    }
+}
+
+fn hash_key(hasher: &DefaultHashBuilder, key: Key<'_>) -> u64 {
+    match key {
+        Key::Handle { mount, handle } => hasher.hash_one((&mount, Some(handle.bytes()))),
+        Key::Object { device, inode } => hasher.hash_one((device, inode)),
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Chunks, so that growth neither moves entries nor reserves double the room.
+    chunks: Vec<Vec<Entry>>,
+    free: Option<u32>,
+    index: HashTable<u32>,
+}
+
+impl Shard {
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.chunks
+            .get(slot as usize / CHUNK)?
+            .get(slot as usize % CHUNK)
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.chunks
+            .get_mut(slot as usize / CHUNK)?
+            .get_mut(slot as usize % CHUNK)
+    }
+
+    fn find(&self, hash: u64, key: Key<'_>) -> Option<u32> {
+        self.index
+            .find(hash, |&slot| {
+                self.entry(slot)
+                    .is_some_and(|entry| entry.identity.matches(key))
+            })
+            .copied()
+    }
+
+    fn insert(&mut self, hash: u64, identity: Identity, hasher: &DefaultHashBuilder) -> (u32, u32) {
+        let (slot, generation) = self.place(identity);
+        let Self { chunks, index, .. } = self;
+        index.insert_unique(hash, slot, |&slot| {
+            chunks
+                .get(slot as usize / CHUNK)
+                .and_then(|chunk| chunk.get(slot as usize % CHUNK))
+                .map_or(0, |entry| entry.identity.hash(hasher))
+        });
+        (slot, generation)
+    }
+
+    fn place(&mut self, identity: Identity) -> (u32, u32) {
+        if let Some(slot) = self.free {
+            let mut next_free = None;
+            let mut generation = 0;
+            if let Some(entry) = self.entry_mut(slot) {
+                if let Identity::Free { next } = entry.identity {
+                    next_free = next;
+                }
+                generation = entry.generation;
+                entry.identity = identity;
+                entry.lookups = 1;
+            }
+            self.free = next_free;
+            return (slot, generation);
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let before = (self.chunks.len() - 1) * CHUNK;
+        let mut slot = before as u32;
+        if let Some(chunk) = self.chunks.last_mut() {
+            slot += chunk.len() as u32;
+            chunk.push(Entry {
+                identity,
+                lookups: 1,
+                generation: 0,
+            });
+        }
+        (slot, 0)
+    }
+
+    fn remove(&mut self, slot: u32, hasher: &DefaultHashBuilder) -> Option<Identity> {
+        let next = self.free;
+        let entry = self.entry_mut(slot)?;
+        let identity = std::mem::replace(&mut entry.identity, Identity::Free { next });
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free = Some(slot);
+        let hash = identity.hash(hasher);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
+            found.remove();
+        }
+        Some(identity)
+    }
+}
+
+/// See the module.
+pub(crate) struct NodeTable {
+    shards: Vec<Mutex<Shard>>,
+    hasher: DefaultHashBuilder,
+    held: AtomicUsize,
+    held_limit: usize,
+}
+
+impl NodeTable {
+    /// A table that holds at most `held_limit` descriptors.
+    pub(crate) fn new(held_limit: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: DefaultHashBuilder::default(),
+            held: AtomicUsize::new(0),
+            held_limit,
+        }
+    }
+
+    fn shard(&self, number: usize) -> Result<MutexGuard<'_, Shard>, Errno> {
+        let shard = self.shards.get(number).ok_or(Errno::STALE)?;
+        Ok(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn split(id: u64) -> Result<(usize, u32), Errno> {
+        let slot = id.checked_sub(FIRST_ID).ok_or(Errno::STALE)?;
+        if id > u64::from(u32::MAX) {
+            return Err(Errno::STALE);
+        }
+        Ok((slot as usize % SHARDS, (slot / SHARDS as u64) as u32))
+    }
+
+    fn join(shard: usize, slot: u32) -> Result<u64, Errno> {
+        let slot = u64::from(slot) * SHARDS as u64 + shard as u64;
+        if slot + FIRST_ID > u64::from(u32::MAX) {
+            return Err(Errno::NFILE);
+        }
+        Ok(slot + FIRST_ID)
+    }
+
+    /// The node of `key`, counted once more, as node id and generation. `fd` is kept when the
+    /// object is known only by its descriptor. ENFILE at the limit of held descriptors.
+    pub(crate) fn enter(&self, key: Key<'_>, fd: Option<OwnedFd>) -> Result<(u64, u64), Errno> {
+        let hash = hash_key(&self.hasher, key);
+        let number = hash as usize % SHARDS;
+        let mut shard = self.shard(number)?;
+        if let Some(slot) = shard.find(hash, key) {
+            let id = Self::join(number, slot)?;
+            let entry = shard.entry_mut(slot).ok_or(Errno::STALE)?;
+            entry.lookups += 1;
+            return Ok((id, u64::from(entry.generation)));
+        }
+        if matches!(key, Key::Object { .. }) {
+            let taken = self.held.fetch_add(1, Ordering::Relaxed);
+            if taken >= self.held_limit {
+                self.held.fetch_sub(1, Ordering::Relaxed);
+                return Err(Errno::NFILE);
+            }
+        }
+        let identity = Identity::new(key, fd)?;
+        let (slot, generation) = shard.insert(hash, identity, &self.hasher);
+        Ok((Self::join(number, slot)?, u64::from(generation)))
+    }
+
+    /// The node of `key` if the kernel knows it; the count stays.
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<u64> {
+        let hash = hash_key(&self.hasher, key);
+        let number = hash as usize % SHARDS;
+        let slot = self.shard(number).ok()?.find(hash, key)?;
+        Self::join(number, slot).ok()
+    }
+
+    /// Where the object of a node is; ESTALE for an id that no lookup has answered.
+    pub(crate) fn locate(&self, id: u64) -> Result<Location, Errno> {
+        let (number, slot) = Self::split(id)?;
+        let shard = self.shard(number)?;
+        shard.entry(slot).ok_or(Errno::STALE)?.identity.location()
+    }
+
+    /// Takes `count` lookups back; true when the node is gone with them.
+    pub(crate) fn forget(&self, id: u64, count: u64) -> bool {
+        let Ok((number, slot)) = Self::split(id) else {
+            return false;
+        };
+        let Ok(mut shard) = self.shard(number) else {
+            return false;
+        };
+        let Some(entry) = shard.entry_mut(slot) else {
+            return false;
+        };
+        if matches!(entry.identity, Identity::Free { .. }) {
+            return false;
+        }
+        debug_assert!(
+            entry.lookups >= count,
+            "more lookups forgotten than answered"
+        );
+        entry.lookups = entry.lookups.saturating_sub(count);
+        if entry.lookups > 0 {
+            return false;
+        }
+        let identity = shard.remove(slot, &self.hasher);
+        drop(shard);
+        if matches!(identity, Some(Identity::Object(_))) {
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The number of nodes the kernel knows.
+    pub(crate) fn len(&self) -> usize {
+        (0..SHARDS)
+            .filter_map(|number| self.shard(number).ok())
+            .map(|s| s.index.len())
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(number: u32) -> LowerHandle {
+        LowerHandle::new(7, &number.to_le_bytes()).unwrap()
+    }
+
+    fn enter(table: &NodeTable, mount: u16, number: u32) -> (u64, u64) {
+        table
+            .enter(
+                Key::Handle {
+                    mount,
+                    handle: &handle(number),
+                },
+                None,
+            )
+            .unwrap()
+    }
+
+    #[test]
+    fn one_object_is_one_node_until_every_lookup_is_forgotten() {
+        let table = NodeTable::new(0);
+        let first = enter(&table, 0, 1);
+        assert_eq!(first, enter(&table, 0, 1));
+        assert!(!table.forget(first.0, 1));
+        assert!(table.locate(first.0).is_ok());
+        assert!(table.forget(first.0, 1));
+        assert!(matches!(table.locate(first.0), Err(Errno::STALE)));
+        let again = enter(&table, 0, 1);
+        assert_eq!(again.0, first.0);
+        assert_ne!(again.1, first.1, "a reused node id has another generation");
+    }
+
+    #[test]
+    fn equal_handles_of_two_mounts_are_two_nodes() {
+        let table = NodeTable::new(0);
+        assert_ne!(enter(&table, 0, 1).0, enter(&table, 1, 1).0);
+    }
+
+    #[test]
+    fn many_nodes_keep_their_handles_and_leave_nothing_behind() {
+        let table = NodeTable::new(0);
+        let ids: Vec<u64> = (0..20_000)
+            .map(|number| enter(&table, 0, number).0)
+            .collect();
+        for (number, &id) in ids.iter().enumerate() {
+            assert!((2..1 << 32).contains(&id));
+            match table.locate(id).unwrap() {
+                Location::Handle { handle: found, .. } => {
+                    assert_eq!(found.bytes(), (number as u32).to_le_bytes());
+                }
+                Location::Descriptor(_) => panic!("kept a descriptor"),
+            }
+        }
+        assert_eq!(table.len(), 20_000);
+        assert!(ids.iter().all(|&id| table.forget(id, 1)));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn long_handles_are_told_apart() {
+        let table = NodeTable::new(0);
+        let one = LowerHandle::new(1, &[1; 100]).unwrap();
+        let two = LowerHandle::new(1, &[2; 100]).unwrap();
+        let (id, _) = table
+            .enter(
+                Key::Handle {
+                    mount: 0,
+                    handle: &one,
+                },
+                None,
+            )
+            .unwrap();
+        assert_ne!(
+            id,
+            table
+                .enter(
+                    Key::Handle {
+                        mount: 0,
+                        handle: &two
+                    },
+                    None
+                )
+                .unwrap()
+                .0
+        );
+        assert_eq!(
+            table.find(Key::Handle {
+                mount: 0,
+                handle: &one
+            }),
+            Some(id)
+        );
+    }
+
+    #[test]
+    fn held_descriptors_are_bounded_and_given_back() {
+        let table = NodeTable::new(1);
+        let open = || Some(OwnedFd::from(std::fs::File::open("/").unwrap()));
+        let (id, _) = table
+            .enter(
+                Key::Object {
+                    device: 1,
+                    inode: 1,
+                },
+                open(),
+            )
+            .unwrap();
+        assert!(
+            table
+                .enter(
+                    Key::Object {
+                        device: 1,
+                        inode: 1
+                    },
+                    open()
+                )
+                .is_ok()
+        );
+        let full = table.enter(
+            Key::Object {
+                device: 1,
+                inode: 2,
+            },
+            open(),
+        );
+        assert_eq!(full, Err(Errno::NFILE));
+        assert!(table.forget(id, 2));
+        assert!(
+            table
+                .enter(
+                    Key::Object {
+                        device: 1,
+                        inode: 2
+                    },
+                    open()
+                )
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn ids_that_were_never_given_are_stale() {
+        let table = NodeTable::new(0);
+        for id in [0, 1, 2, 500, 5 << 32, (5 << 32) | 7, u64::MAX] {
+            assert!(matches!(table.locate(id), Err(Errno::STALE)));
+            assert!(!table.forget(id, 1));
+        }
+    }
+
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<Entry>() <= 56, "{}", size_of::<Entry>());
+    }
+}

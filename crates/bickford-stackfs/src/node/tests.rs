@@ -1,0 +1,88 @@
+use super::*;
+
+fn nodes(dir: &std::path::Path, handles: bool) -> Nodes {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(dir, flags, Mode::empty()).unwrap();
+    Nodes::new(root, 256, handles).unwrap()
+}
+
+/// Both ways to keep a node, each when this machine and user can do it.
+fn each(test: impl Fn(&std::path::Path, Nodes)) {
+    for handles in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        test(dir.path(), nodes(dir.path(), handles));
+    }
+}
+
+#[test]
+fn a_name_and_its_hard_link_are_one_node() {
+    each(|dir, nodes| {
+        std::fs::write(dir.join("a"), "x").unwrap();
+        std::fs::hard_link(dir.join("a"), dir.join("b")).unwrap();
+        let a = nodes.lookup(ROOT, c"a").unwrap();
+        let b = nodes.lookup(ROOT, c"b").unwrap();
+        assert_eq!((a.node, a.generation), (b.node, b.generation));
+        assert_eq!(nodes.attributes(a.node).unwrap().stx_nlink, 2);
+        nodes.forget(a.node, 2);
+        assert_eq!(nodes.table_len(), 0);
+    });
+}
+
+#[test]
+fn a_node_follows_its_object_through_renames() {
+    each(|dir, nodes| {
+        std::fs::create_dir(dir.join("d")).unwrap();
+        let d = nodes.lookup(ROOT, c"d").unwrap();
+        std::fs::rename(dir.join("d"), dir.join("e")).unwrap();
+        std::fs::write(dir.join("e/f"), "x").unwrap();
+        let f = nodes.lookup(d.node, c"f").unwrap();
+        assert_eq!(f.statx.stx_size, 1);
+        assert_eq!(nodes.lookup(ROOT, c"d").err(), Some(Errno::NOENT));
+    });
+}
+
+#[test]
+fn names_that_are_no_component_are_refused() {
+    each(|_, nodes| {
+        for name in [c"", c".", c"..", c"a/b", c"/"] {
+            assert_eq!(
+                nodes.lookup(ROOT, name).err(),
+                Some(Errno::INVAL),
+                "{name:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_symbolic_link_is_a_node_and_leads_nowhere() {
+    each(|dir, nodes| {
+        std::os::unix::fs::symlink("/", dir.join("l")).unwrap();
+        let link = nodes.lookup(ROOT, c"l").unwrap();
+        assert_eq!(u32::from(link.statx.stx_mode) & 0o170_000, 0o120_000);
+        assert!(nodes.lookup(link.node, c"etc").is_err());
+    });
+}
+
+#[test]
+fn a_removed_object_stays_until_it_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = nodes(dir.path(), true);
+    if nodes.identity() == "descriptors" {
+        return;
+    }
+    std::fs::write(dir.path().join("a"), "text").unwrap();
+    let a = nodes.lookup(ROOT, c"a").unwrap();
+    let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"a");
+    std::fs::remove_file(dir.path().join("a")).unwrap();
+    nodes.removed(doomed);
+    let statx = nodes.attributes(a.node).unwrap();
+    assert_eq!((statx.stx_nlink, statx.stx_size), (0, 4));
+    let mut text = String::new();
+    let mut file = std::fs::File::from(nodes.open(a.node, OFlags::RDONLY).unwrap());
+    std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+    assert_eq!(text, "text");
+    drop(file);
+    nodes.forget(a.node, 1);
+    assert_eq!(nodes.attributes(a.node).err(), Some(Errno::STALE));
+}

@@ -1,0 +1,156 @@
+//! Named configurations, and what they consist of.
+
+use std::time::Duration;
+
+use crate::io_mode::IoMode;
+
+/// As long as the kernel remembers anything: nobody else changes the lower directory.
+pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A named configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Preset {
+    /// StackfsBase of the literature: one thread, 4 KiB requests, no write-back cache, no splice,
+    /// timeouts of one second.
+    Base,
+    /// StackfsOpt of the literature: write-back cache, requests of 128 KiB, many threads, splice,
+    /// timeouts of one second.
+    Opt,
+    /// For a directory that nobody else changes: requests of 1 MiB, names and attributes cached
+    /// for good, and the best I/O mode that the kernel offers.
+    #[default]
+    Fast,
+}
+
+impl Preset {
+    /// The name as it is given to `--preset`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Opt => "opt",
+            Self::Fast => "fast",
+        }
+    }
+
+    /// Whether one thread serves all requests; otherwise there are as many as pay.
+    #[must_use]
+    pub fn single_threaded(self) -> bool {
+        self == Self::Base
+    }
+
+    /// The settings of this preset, to be changed one by one.
+    #[must_use]
+    pub fn settings(self) -> Settings {
+        let common = Settings {
+            entry_timeout: Duration::from_secs(1),
+            attr_timeout: Duration::from_secs(1),
+            negative_timeout: Duration::ZERO,
+            max_request: 128 << 10,
+            write_back: false,
+            splice: false,
+            exclusive: false,
+            watch: false,
+            io: IoMode::Plain,
+        };
+        match self {
+            Self::Base => Settings {
+                max_request: 4 << 10,
+                ..common
+            },
+            Self::Opt => Settings {
+                write_back: true,
+                splice: true,
+                ..common
+            },
+            Self::Fast => Settings {
+                entry_timeout: FOREVER,
+                attr_timeout: FOREVER,
+                negative_timeout: FOREVER,
+                max_request: 1 << 20,
+                write_back: true,
+                splice: true,
+                exclusive: true,
+                io: IoMode::Auto,
+                ..common
+            },
+        }
+    }
+}
+
+impl std::str::FromStr for Preset {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        match name {
+            "base" => Ok(Self::Base),
+            "opt" => Ok(Self::Opt),
+            "fast" => Ok(Self::Fast),
+            _ => Err(UnknownName::new(name, "base, opt or fast")),
+        }
+    }
+}
+
+/// A name that means no preset or mode.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("\"{0}\" is none of {1}")]
+pub struct UnknownName(String, &'static str);
+
+impl UnknownName {
+    pub(crate) fn new(name: &str, known: &'static str) -> Self {
+        Self(name.to_owned(), known)
+    }
+}
+
+/// What a preset consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// How long the kernel takes a name to mean the same.
+    pub entry_timeout: Duration,
+    /// How long the kernel takes attributes to be right.
+    pub attr_timeout: Duration,
+    /// How long the kernel takes a name not to exist; zero asks every time.
+    pub negative_timeout: Duration,
+    /// Bytes of data in one request, 4 KiB to 1 MiB.
+    pub max_request: u32,
+    /// Whether writes gather in the page cache, where the I/O mode allows it.
+    pub write_back: bool,
+    /// Whether data move through pipes where that saves copying them.
+    pub splice: bool,
+    /// Nobody else changes the lower directory. Locks are then the kernel's own business, and
+    /// closing a file costs no request.
+    pub exclusive: bool,
+    /// Others change the lower directory, and their changes are watched; what cannot be watched
+    /// is cached for a second.
+    pub watch: bool,
+    /// How data travel.
+    pub io: IoMode,
+}
+
+/// Who changes the lower directory beside the mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lower {
+    /// Nobody: everything is cached for good.
+    Exclusive,
+    /// Others, and fanotify(7) tells of it: everything is cached for good, and dropped when it
+    /// changes.
+    Watch,
+}
+
+impl Settings {
+    /// Caches for good, as far as whoever else changes the lower directory allows.
+    #[must_use]
+    pub fn lower(self, lower: Lower) -> Self {
+        Self {
+            entry_timeout: FOREVER,
+            attr_timeout: FOREVER,
+            negative_timeout: FOREVER,
+            exclusive: lower == Lower::Exclusive,
+            watch: lower == Lower::Watch,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `name_to_handle_at(2)` and `open_by_handle_at(2)`.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+
+use super::last_error;
+
+/// The kernel's `MAX_HANDLE_SZ`.
+pub(crate) const HANDLE_BYTES_MAX: usize = 128;
+
+/// `struct file_handle` with room for the largest handle there is.
+#[repr(C)]
+#[derive(Clone)]
+pub(crate) struct LowerHandle {
+    length: u32,
+    kind: i32,
+    bytes: [u8; HANDLE_BYTES_MAX],
+}
+
+impl LowerHandle {
+    /// A handle of `kind` with these bytes; `None` when they are more than the kernel takes.
+    pub(crate) fn new(kind: i32, bytes: &[u8]) -> Option<Self> {
+        let mut handle = Self {
+            length: u32::try_from(bytes.len()).ok()?,
+            kind,
+            bytes: [0; HANDLE_BYTES_MAX],
+        };
+        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(handle)
+    }
+
+    /// The lower file system's own name for this layout of handle.
+    pub(crate) fn kind(&self) -> i32 {
+        self.kind
+    }
+
+    /// The opaque bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length as usize).unwrap_or_default()
+    }
+}
+
+/// The handle of `name` below `dir`, and the id of the mount it was found on. An empty name with
+/// [`AtFlags::EMPTY_PATH`] means `dir` itself. A final symbolic link is not followed.
+pub(crate) fn name_to_handle(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    flags: AtFlags,
+) -> Result<(LowerHandle, i32), Errno> {
+    let mut handle = LowerHandle {
+        length: HANDLE_BYTES_MAX as u32,
+        kind: 0,
+        bytes: [0; HANDLE_BYTES_MAX],
+    };
+    let mut mount_id = 0;
+    // SAFETY: `handle` is laid out as struct file_handle followed by as many bytes as its
+    // `length` says, both out pointers outlive the call, `name` ends with NUL.
+    let result = unsafe {
+        libc::name_to_handle_at(
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            (&raw mut handle).cast(),
+            &mut mount_id,
+            flags.bits() as libc::c_int,
+        )
+    };
+    if result < 0 {
+        return Err(last_error());
+    }
+    Ok((handle, mount_id))
+}
+
+/// Opens what `handle` names on the file system that `mount` (not an `O_PATH` descriptor) is on.
+pub(crate) fn open_by_handle(
+    mount: BorrowedFd<'_>,
+    handle: &LowerHandle,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let mut handle = handle.clone();
+    let flags = (flags | OFlags::CLOEXEC).bits() as libc::c_int;
+    // SAFETY: as above; the kernel only reads the handle.
+    let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut handle).cast(), flags) };
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,24 @@
+//! System calls that `rustix` does not offer. The only home of `unsafe` in this crate.
+#![allow(unsafe_code)]
+
+mod credentials;
+pub(crate) mod fanotify;
+mod handle;
+mod ioctl;
+mod lock;
+mod tree;
+
+pub(crate) use credentials::{set_fsgid, set_fsuid, unshare_fs};
+pub(crate) use handle::{LowerHandle, name_to_handle, open_by_handle};
+pub(crate) use ioctl::{close_reporting, ioctl_buffer};
+pub(crate) use lock::{RecordLock, get_record_lock, try_record_lock};
+pub(crate) use tree::detach_tree;
+
+use rustix::io::Errno;
+
+/// The error the last libc call of this thread left behind.
+fn last_error() -> Errno {
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .map_or(Errno::IO, Errno::from_raw_os_error)
+}

@@ -1,0 +1,49 @@
+//! Which inodes are open for writing.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Counts opens by inode; bounded by the number of open files.
+#[derive(Default)]
+pub(crate) struct Writers(Mutex<HashMap<u64, usize>>);
+
+impl Writers {
+    fn counts(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, node: u64) {
+        *self.counts().entry(node).or_default() += 1;
+    }
+
+    pub(crate) fn remove(&self, node: u64) {
+        let mut counts = self.counts();
+        if let Some(count) = counts.get_mut(&node) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&node);
+            }
+        }
+    }
+
+    pub(crate) fn any(&self, node: u64) -> bool {
+        self.counts().contains_key(&node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_is_written_until_the_last_writer_closes() {
+        let writers = Writers::default();
+        writers.add(1);
+        writers.add(1);
+        writers.remove(1);
+        assert!(writers.any(1) && !writers.any(2));
+        writers.remove(1);
+        assert!(!writers.any(1));
+        assert!(writers.counts().is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! Extended attributes, among them POSIX ACLs.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use bickford::ops::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
+use bickford::{Context, NodeId};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use crate::StackFs;
+use crate::node::ProcFd;
+
+/// The kernel's `XATTR_SIZE_MAX` and `XATTR_LIST_MAX`.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// Where the lower file system has no ACLs, nobody has one; the kernel takes any other error as
+/// "no permission".
+fn lower_error(name: &CStr, error: Errno) -> Errno {
+    let acl = name.to_bytes().starts_with(b"system.posix_acl_");
+    if acl && error == Errno::OPNOTSUPP {
+        Errno::NODATA
+    } else {
+        error
+    }
+}
+
+/// Reads what is `size` bytes at most, or only its length when that is zero.
+fn fetch(
+    size: u32,
+    mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<XattrAnswer, Errno> {
+    if size == 0 {
+        let length = read(&mut [])?;
+        return Ok(XattrAnswer::Length(
+            u32::try_from(length).unwrap_or(u32::MAX),
+        ));
+    }
+    let mut value = vec![0; (size as usize).min(XATTR_BYTES_MAX)];
+    let length = read(&mut value)?;
+    value.truncate(length);
+    Ok(XattrAnswer::Value(value))
+}
+
+impl StackFs {
+    /// A path to the inode itself, even a symbolic link, valid while the descriptor lives.
+    fn path_of(&self, node: NodeId) -> Result<(Arc<OwnedFd>, String), Errno> {
+        let fd = self.nodes.object(node.0)?;
+        let path = ProcFd::path(fd.as_fd());
+        Ok((fd, path))
+    }
+
+    pub(crate) fn do_getxattr(&self, op: &Getxattr<'_>) -> Result<XattrAnswer, Errno> {
+        let (_fd, path) = self.path_of(op.node)?;
+        fetch(op.size, |buffer| {
+            rustix::fs::getxattr(path.as_str(), op.name, buffer)
+        })
+        .map_err(|error| lower_error(op.name, error))
+    }
+
+    pub(crate) fn do_setxattr(&self, op: &Setxattr<'_>) -> Result<(), Errno> {
+        let (fd, path) = self.path_of(op.node)?;
+        let flags = XattrFlags::from_bits(op.flags).ok_or(Errno::INVAL)?;
+        rustix::fs::setxattr(path.as_str(), op.name, op.value, flags)?;
+        if op.kill_sgid {
+            let mode = u32::from(self.nodes.attributes_of(op.node.0, fd.as_fd())?.stx_mode);
+            if mode & SET_GROUP_ID != 0 {
+                self.set_mode(fd.as_fd(), mode & !SET_GROUP_ID)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn do_listxattr(
+        &self,
+        cx: &Context<'_>,
+        op: &Listxattr,
+    ) -> Result<XattrAnswer, Errno> {
+        let (_fd, path) = self.path_of(op.node)?;
+        if cx.uid() == 0 {
+            return fetch(op.size, |buffer| {
+                rustix::fs::listxattr(path.as_str(), buffer)
+            });
+        }
+        // Only the privileged see trusted attributes, and that is what we are to the lower.
+        let mut names = vec![0; XATTR_BYTES_MAX];
+        let length = rustix::fs::listxattr(path.as_str(), &mut names[..])?;
+        names.truncate(length);
+        let shown: Vec<u8> = names
+            .split_inclusive(|&byte| byte == 0)
+            .filter(|name| !name.starts_with(b"trusted."))
+            .flatten()
+            .copied()
+            .collect();
+        XattrAnswer::fit(shown, op.size)
+    }
+
+    pub(crate) fn do_removexattr(&self, op: &Removexattr<'_>) -> Result<(), Errno> {
+        let (_fd, path) = self.path_of(op.node)?;
+        rustix::fs::removexattr(path.as_str(), op.name)
+    }
+}

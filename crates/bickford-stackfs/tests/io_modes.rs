@@ -1,0 +1,185 @@
+//! What each way that data can travel promises.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use bickford_stackfs::{IoMode, Preset};
+
+use support::{Mount, can_mount, each_preset, permissions};
+
+/// What `auto` comes to for root.
+fn passthrough() -> Mount {
+    let mount = Mount::new(Preset::Fast);
+    assert_eq!(mount.stackfs.io_mode(), IoMode::Passthrough);
+    mount
+}
+
+fn both(path: std::path::PathBuf) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap()
+}
+
+#[test]
+fn a_file_that_was_there_before_lives_on_when_it_is_removed() {
+    each_preset(|mount| {
+        fs::write(mount.below("f"), "text").unwrap();
+        let file = both(mount.path("f"));
+        fs::remove_file(mount.path("f")).unwrap();
+        let mut text = [0; 4];
+        file.read_exact_at(&mut text, 0).unwrap();
+        assert_eq!(&text, b"text");
+        file.write_all_at(b"more", 4).unwrap();
+        file.set_len(6).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(
+            (
+                file.metadata().unwrap().len(),
+                file.metadata().unwrap().nlink()
+            ),
+            (6, 0)
+        );
+    });
+}
+
+#[test]
+fn opening_with_truncation_empties_the_lower_file() {
+    each_preset(|mount| {
+        fs::write(mount.below("f"), "a longer text").unwrap();
+        fs::write(mount.path("f"), "short").unwrap();
+        assert_eq!(fs::read(mount.below("f")).unwrap(), b"short");
+        assert_eq!(fs::read(mount.path("f")).unwrap(), b"short");
+    });
+}
+
+#[test]
+fn what_one_descriptor_writes_another_reads() {
+    each_preset(|mount| {
+        fs::write(mount.path("f"), vec![0; 300_000]).unwrap();
+        let (one, two) = (both(mount.path("f")), File::open(mount.path("f")).unwrap());
+        for round in 1..20_u8 {
+            let at = u64::from(round) * 13_001;
+            one.write_all_at(&[round; 100], at).unwrap();
+            let mut seen = [0; 100];
+            two.read_exact_at(&mut seen, at).unwrap();
+            assert_eq!(seen, [round; 100]);
+        }
+    });
+}
+
+#[test]
+fn all_opens_of_a_file_share_one_backing_file() {
+    if !can_mount() {
+        return;
+    }
+    let mount = passthrough();
+    fs::write(mount.path("f"), "text").unwrap();
+    let reader = File::open(mount.path("f")).unwrap();
+    let registered = mount.stackfs.passthrough_len();
+    let writer = both(mount.path("f"));
+    assert_eq!((registered, mount.stackfs.passthrough_len()), (1, 1));
+    writer.write_all_at(b"TEXT", 0).unwrap();
+    let mut text = [0; 4];
+    reader.read_exact_at(&mut text, 0).unwrap();
+    assert_eq!(&text, b"TEXT");
+    assert_eq!(fs::read(mount.below("f")).unwrap(), b"TEXT");
+}
+
+#[test]
+fn a_set_user_id_file_goes_through_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let mount = passthrough();
+    fs::write(mount.below("f"), "text").unwrap();
+    fs::set_permissions(mount.below("f"), permissions(0o4755)).unwrap();
+    let file = both(mount.path("f"));
+    assert_eq!(mount.stackfs.passthrough_len(), 0);
+    file.write_all_at(b"TEXT", 0).unwrap();
+    let other = File::open(mount.path("f")).unwrap();
+    let mut text = [0; 4];
+    other.read_exact_at(&mut text, 0).unwrap();
+    assert_eq!(&text, b"TEXT");
+}
+
+#[test]
+fn the_kernel_forgets_a_removed_file_and_so_does_its_registration() {
+    if !can_mount() {
+        return;
+    }
+    let mount = passthrough();
+    for number in 0..50 {
+        fs::write(mount.below(number.to_string()), "x").unwrap();
+        fs::read(mount.path(number.to_string())).unwrap();
+        fs::remove_file(mount.path(number.to_string())).unwrap();
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while mount.stackfs.passthrough_len() > 0 {
+        assert!(std::time::Instant::now() < deadline, "registrations stay");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_reader_may_not_write_what_the_kernel_passes_through() {
+    if !can_mount() {
+        return;
+    }
+    let mount = passthrough();
+    let file = File::create_new(mount.path("f")).unwrap();
+    let flags = match rustix::fs::ioctl_getflags(&file) {
+        Ok(flags) => flags | rustix::fs::IFlags::IMMUTABLE,
+        Err(_) => return,
+    };
+    drop(file);
+    let below = File::open(mount.below("f")).unwrap();
+    rustix::fs::ioctl_setflags(&below, flags).unwrap();
+    let reader = File::open(mount.path("f")).unwrap();
+    let writer = OpenOptions::new().write(true).open(mount.path("f"));
+    rustix::fs::ioctl_setflags(&below, flags - rustix::fs::IFlags::IMMUTABLE).unwrap();
+    assert_eq!(
+        writer.unwrap_err().kind(),
+        std::io::ErrorKind::PermissionDenied
+    );
+    assert!(reader.write_all_at(b"x", 0).is_err());
+}
+
+#[test]
+fn more_files_than_descriptors_are_made_and_nameless_ones_kept() {
+    if !can_mount() {
+        return;
+    }
+    for io in [
+        IoMode::Plain,
+        IoMode::Passthrough,
+        IoMode::Cached,
+        IoMode::Direct,
+    ] {
+        let mut settings = Preset::Fast.settings();
+        settings.io = io;
+        let lower = tempfile::tempdir().unwrap();
+        let mount = Mount::over(lower, |builder| builder.settings(settings).descriptors(512));
+        let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let nameless = rustix::fs::open(mount.path("."), flags, mode).unwrap();
+        let nameless = File::from(nameless);
+        nameless.write_all_at(b"text", 0).unwrap();
+        for number in 0..800 {
+            fs::write(mount.path(number.to_string()), "x").unwrap();
+        }
+        let mut text = [0; 4];
+        nameless.sync_all().unwrap();
+        nameless.read_exact_at(&mut text, 0).unwrap();
+        assert_eq!(&text, b"text", "{io:?}");
+        assert_eq!(
+            fs::read_dir(mount.below("")).unwrap().count(),
+            800,
+            "{io:?}"
+        );
+    }
+}

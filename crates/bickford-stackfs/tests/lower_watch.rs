@@ -1,0 +1,198 @@
+//! What others change below is seen through the mount, although everything is cached for good.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bickford::abi::Opcode;
+use bickford_stackfs::{Lower, LowerWatch, Preset};
+
+use support::{Mount, can_mount, permissions};
+
+/// Generous: what is never told fails, whatever the load.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The mount, and its watch, which ends first.
+struct Watched {
+    watch: Option<LowerWatch>,
+    mount: Mount,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.watch.take();
+    }
+}
+
+fn watched() -> Option<Watched> {
+    if !can_mount() {
+        return None;
+    }
+    let mount = Mount::over(tempfile::tempdir().unwrap(), |builder| {
+        builder.settings(Preset::Fast.settings().lower(Lower::Watch))
+    });
+    assert!(
+        mount.stackfs.is_watched(),
+        "the temporary directory cannot be watched"
+    );
+    let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
+    assert!(watch.is_some());
+    Some(Watched { watch, mount })
+}
+
+/// Changes are made by another process, since those of our own are not told.
+fn below(mount: &Mount, script: &str) {
+    let status = std::process::Command::new("sh")
+        .arg("-ec")
+        .arg(script)
+        .current_dir(mount.below(""))
+        .status()
+        .unwrap();
+    assert!(status.success(), "{script}");
+}
+
+fn until(what: &str, mut seen: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !seen() {
+        assert!(
+            Instant::now() < deadline,
+            "not seen through the mount: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn lookups(mount: &Mount) -> u64 {
+    let stats = mount.session.stats();
+    stats.of(Opcode::Lookup).count + stats.of(Opcode::Getattr).count
+}
+
+#[test]
+fn names_come_and_go() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    assert!(fs::metadata(mount.path("f")).is_err());
+    below(mount, "echo text > f");
+    until("a new name", || mount.path("f").exists());
+    below(mount, "mv f g");
+    until("a name moved away", || !mount.path("f").exists());
+    until("a name moved here", || mount.path("g").exists());
+    below(mount, "mkdir d; mv g d/g; ln -s x l");
+    until("a name in a new directory", || mount.path("d/g").exists());
+    until("a link", || fs::read_link(mount.path("l")).is_ok());
+    assert_eq!(fs::read_dir(mount.path("")).unwrap().count(), 2);
+    below(mount, "rm -r d");
+    until("a directory that is gone", || !mount.path("d").exists());
+    until("a listing", || {
+        fs::read_dir(mount.path("")).unwrap().count() == 1
+    });
+}
+
+#[test]
+fn data_and_attributes_change() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    below(mount, "printf one > f; chmod 600 f");
+    until("the file", || mount.path("f").exists());
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"one");
+    let open = fs::File::open(mount.path("f")).unwrap();
+    below(mount, "printf two > f");
+    until("data by name", || {
+        fs::read(mount.path("f")).unwrap() == b"two"
+    });
+    let mut seen = [0; 3];
+    until("data of an open file", || {
+        open.read_exact_at(&mut seen, 0).is_ok() && &seen == b"two"
+    });
+    below(mount, "chmod 640 f");
+    until("permissions", || {
+        fs::metadata(mount.path("f")).unwrap().mode() & 0o777 == 0o640
+    });
+    below(mount, "ln f g");
+    until("links", || {
+        fs::metadata(mount.path("f")).unwrap().nlink() == 2
+    });
+    below(mount, "truncate -s 1000 f");
+    until("a size", || {
+        fs::metadata(mount.path("g")).unwrap().len() == 1000
+    });
+}
+
+#[test]
+fn what_does_not_change_is_asked_once() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    below(mount, "echo > f");
+    until("the file", || mount.path("f").exists());
+    // Longer than a second: a short timeout would be over, and the change above told twice.
+    std::thread::sleep(Duration::from_millis(1500));
+    fs::metadata(mount.path("f")).unwrap();
+    let before = lookups(mount);
+    std::thread::sleep(Duration::from_millis(1200));
+    for _ in 0..100 {
+        fs::metadata(mount.path("f")).unwrap();
+        assert!(fs::metadata(mount.path("missing")).is_err());
+    }
+    assert!(
+        lookups(mount) <= before + 2,
+        "names and attributes are not cached"
+    );
+}
+
+#[test]
+fn names_stay_right_while_they_are_being_looked_up() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    below(mount, "mkdir d");
+    until("the directory", || mount.path("d").exists());
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::SeqCst) {
+                    for number in 0..50 {
+                        let _ = fs::metadata(mount.path(format!("d/{number}")));
+                    }
+                }
+            });
+        }
+        for round in 0..5 {
+            below(mount, "cd d; for n in $(seq 0 49); do : > $n; done");
+            for number in 0..50 {
+                until("a new name under load", || {
+                    mount.path(format!("d/{number}")).exists()
+                });
+            }
+            below(mount, "cd d; rm -f *");
+            for number in 0..50 {
+                until(&format!("a removed name under load, round {round}"), || {
+                    !mount.path(format!("d/{number}")).exists()
+                });
+            }
+        }
+        ended.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn where_nothing_can_be_watched_the_cache_is_short() {
+    if !can_mount() {
+        return;
+    }
+    // Without file handles there is nothing to tell objects apart by.
+    let mount = Mount::over(tempfile::tempdir().unwrap(), |builder| {
+        builder
+            .settings(Preset::Fast.settings().lower(Lower::Watch))
+            .file_handles(false)
+    });
+    fs::set_permissions(mount.below(""), permissions(0o755)).unwrap();
+    below(&mount, "echo > f");
+    until("the file", || mount.path("f").exists());
+    below(&mount, "rm f");
+    until("that it is gone", || !mount.path("f").exists());
+}

@@ -1,0 +1,132 @@
+//! A mounted StackFS that cannot hang the tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use bickford::mount::{AccessPolicy, MountGuard, MountOptions, Unmount, abort, mount};
+use bickford::{Session, SessionConfig, Workers};
+use bickford_stackfs::{Builder, IoMode, Preset, StackFs};
+
+/// Generous: it ends what hangs, and measures nothing.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Mount {
+    pub(crate) stackfs: Arc<StackFs>,
+    lower: tempfile::TempDir,
+    point: tempfile::TempDir,
+    pub(crate) session: Arc<Session>,
+    guard: Option<MountGuard>,
+    alive: Option<Sender<()>>,
+    watchdog: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Mount {
+    /// Serves a fresh directory on the file system of the temporary directory.
+    pub(crate) fn new(preset: Preset) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), |builder| {
+            builder.preset(preset)
+        })
+    }
+
+    /// Serves `lower`.
+    pub(crate) fn over(
+        lower: tempfile::TempDir,
+        settings: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
+        std::fs::set_permissions(lower.path(), permissions(0o777)).unwrap();
+        let point = tempfile::tempdir().unwrap();
+        let stackfs = Arc::new(settings(StackFs::builder(lower.path())).build().unwrap());
+        let options = MountOptions::new()
+            .access(AccessPolicy::Everyone)
+            .default_permissions(true)
+            .fsname("stackfs-test");
+        let mounted = mount(point.path(), &options).unwrap();
+        let connection = mounted.connection().unwrap();
+        let workers = if stackfs.settings().write_back {
+            Workers::default()
+        } else {
+            Workers::SINGLE
+        };
+        let config = SessionConfig::default().workers(workers);
+        let session = Session::start(Arc::clone(&stackfs), mounted.device, config).unwrap();
+        let session = Arc::new(session);
+        let (alive, ended) = channel();
+        let watched = Arc::clone(&session);
+        let watchdog = std::thread::spawn(move || {
+            if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("deadline: {:?} in flight; aborting", watched.server());
+                abort(connection).unwrap();
+                std::process::exit(101);
+            }
+        });
+        Self {
+            stackfs,
+            lower,
+            point,
+            session,
+            guard: Some(mounted.guard),
+            alive: Some(alive),
+            watchdog: Some(watchdog),
+        }
+    }
+
+    /// A path through the mount.
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.point.path().join(name)
+    }
+
+    /// The same path in the lower directory.
+    pub(crate) fn below(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.lower.path().join(name)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            guard.unmount(Unmount::Lazy).unwrap();
+        }
+        self.session.wait();
+        drop(self.alive.take());
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.join().unwrap();
+        }
+    }
+}
+
+pub(crate) fn permissions(mode: u32) -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(mode)
+}
+
+/// Mounting needs root; without, a test has nothing to stand on and says so.
+pub(crate) fn can_mount() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: only root mounts a pass-through of other users' files");
+    }
+    root
+}
+
+/// Runs `test` with each preset and each way that data can travel, and proves which one it was.
+pub(crate) fn each_preset(test: impl Fn(&Mount)) {
+    if !can_mount() {
+        return;
+    }
+    for (preset, io) in [
+        (Preset::Base, IoMode::Plain),
+        (Preset::Opt, IoMode::Plain),
+        (Preset::Fast, IoMode::Passthrough),
+        (Preset::Fast, IoMode::Cached),
+        (Preset::Fast, IoMode::Direct),
+    ] {
+        let mut settings = preset.settings();
+        settings.io = io;
+        let lower = tempfile::tempdir().unwrap();
+        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        assert_eq!(mount.stackfs.io_mode(), io);
+        eprintln!("preset {}, io {}", preset.name(), io.name());
+        test(&mount);
+    }
+}
