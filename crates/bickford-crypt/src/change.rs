@@ -1,0 +1,237 @@
+//! Writing and changing the size: blocks are read, changed and written whole.
+
+use std::collections::BTreeMap;
+
+use bickford::abi::WriteFlags;
+use bickford::ops::{Attributes, Setattr};
+use bickford::{Errno, Reply};
+
+use crate::SIZE_MAX;
+use crate::block;
+use crate::file::{File, damaged};
+use crate::geometry::{BLOCK, block_length, last_block, lower_length, position};
+use crate::queue::run;
+
+/// Blocks that are written at once.
+const CHUNK: u64 = 256;
+/// How much longer a file may get by one operation beyond what is written: its zeros are encrypted
+/// and written.
+const GROW_MAX: u64 = 1 << 30;
+
+type Then = Box<dyn FnOnce(Result<(), Errno>) + Send>;
+
+/// A block as it was.
+struct Old {
+    plain: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+/// A change of neighbouring blocks.
+struct Change {
+    file: File,
+    offset: u64,
+    data: Vec<u8>,
+    /// Sizes of the file before and after.
+    size: u64,
+    target: u64,
+    /// The block that is written next, and the last one.
+    next: u64,
+    last: u64,
+    old: BTreeMap<u64, Old>,
+    then: Then,
+}
+
+impl File {
+    /// Writes plaintext at an offset; the file grows with zeros where it ends before. Without data
+    /// it only grows.
+    pub(crate) fn change(self, offset: u64, data: Vec<u8>, then: Then) {
+        let file = self.clone();
+        self.size(move |size| match size {
+            Ok(size) => file.change_of(size, offset, data, then),
+            Err(errno) => then(Err(errno)),
+        });
+    }
+
+    fn change_of(self, size: u64, offset: u64, data: Vec<u8>, then: Then) {
+        let end = offset.saturating_add(data.len() as u64);
+        if size > SIZE_MAX {
+            return then(Err(damaged(self.node, last_block(size), "the end")));
+        }
+        if end > SIZE_MAX || offset.saturating_sub(size) > GROW_MAX {
+            return then(Err(Errno::FBIG));
+        }
+        let target = size.max(end);
+        let grows = target > size;
+        if !grows && data.is_empty() {
+            return then(Ok(()));
+        }
+        let (mut first, mut last) = (offset / BLOCK, end.saturating_sub(1) / BLOCK);
+        if grows {
+            first = first.min(last_block(size));
+            last = last_block(target);
+        }
+        // What is not overwritten whole must be known. The last block also tells that the file
+        // rightly ended there, and is put back when growing fails.
+        let mut wanted = Vec::new();
+        if grows {
+            wanted.push(last_block(size));
+        }
+        for block in [first, last] {
+            let begins = block * BLOCK;
+            let ends = begins + block_length(block, size) as u64;
+            let covered = offset <= begins && ends <= end;
+            if ends > begins && !covered && !wanted.contains(&block) {
+                wanted.push(block);
+            }
+        }
+        let change = Change {
+            file: self,
+            offset,
+            data,
+            size,
+            target,
+            next: first,
+            last,
+            old: BTreeMap::new(),
+            then,
+        };
+        change.read_old(wanted);
+    }
+
+    /// Makes the file shorter. The size below changes first: what a crash leaves then is a last
+    /// block that is no last block.
+    pub(crate) fn shrink(self, size: u64, then: Then) {
+        let last = last_block(size);
+        if size == 0 {
+            return self.cut(size, Vec::new(), then);
+        }
+        let file = self.clone();
+        self.read_blocks(last, 1, move |region| {
+            let region = match region {
+                Ok(region) => region,
+                Err(errno) => return then(Err(errno)),
+            };
+            let mut plain = region.plain;
+            let length = block_length(last, size);
+            if plain.len() < length {
+                return then(Err(damaged(file.node, last, "a block")));
+            }
+            plain.truncate(length);
+            file.cut(size, plain, then);
+        });
+    }
+
+    fn cut(self, size: u64, plain: Vec<u8>, then: Then) {
+        let last = last_block(size);
+        let sealed = block::seal(&self.inner.keys, &self.id, last, true, &plain);
+        let Ok(sealed) = sealed else {
+            return then(Err(Errno::IO));
+        };
+        let file = self.clone();
+        self.resize_below(lower_length(size), move |resized| match resized {
+            Ok(()) => file.write_below(position(last), &sealed, then),
+            Err(errno) => then(Err(errno)),
+        });
+    }
+
+    fn resize_below(&self, length: u64, then: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+        let mut op = Setattr::resize(self.node, Some(self.handle), length);
+        op.kill_suidgid = self.flags.contains(WriteFlags::KILL_SUIDGID);
+        let reply =
+            Reply::intercept(move |result: Result<Attributes, Errno>| then(result.map(|_| ())));
+        self.inner.lower.0.setattr(&self.cx.context(), op, reply);
+    }
+}
+
+impl Change {
+    fn read_old(mut self, mut wanted: Vec<u64>) {
+        let Some(block) = wanted.pop() else {
+            return self.write_chunk();
+        };
+        let file = self.file.clone();
+        file.read_blocks(block, 1, move |region| match region {
+            Ok(region) if region.plain.len() == block_length(block, self.size) => {
+                let old = Old {
+                    plain: region.plain,
+                    sealed: region.sealed,
+                };
+                self.old.insert(block, old);
+                self.read_old(wanted);
+            }
+            Ok(_) => (self.then)(Err(damaged(self.file.node, block, "a block"))),
+            Err(errno) => (self.then)(Err(errno)),
+        });
+    }
+
+    /// A block as it is to be.
+    fn plain(&self, block: u64) -> Vec<u8> {
+        let mut plain = vec![0; block_length(block, self.target)];
+        if let Some(old) = self.old.get(&block) {
+            let kept = plain.len().min(old.plain.len());
+            if let (Some(to), Some(from)) = (plain.get_mut(..kept), old.plain.get(..kept)) {
+                to.copy_from_slice(from);
+            }
+        }
+        let begins = block * BLOCK;
+        let from = self.offset.max(begins);
+        let to = (self.offset + self.data.len() as u64).min(begins + plain.len() as u64);
+        if from < to {
+            let range = |base: u64| {
+                let at = |offset: u64| usize::try_from(offset - base).unwrap_or(usize::MAX);
+                at(from)..at(to)
+            };
+            let room = plain.get_mut(range(begins));
+            let data = self.data.get(range(self.offset));
+            if let (Some(room), Some(data)) = (room, data) {
+                room.copy_from_slice(data);
+            }
+        }
+        plain
+    }
+
+    fn write_chunk(mut self) {
+        if self.next > self.last {
+            return (self.then)(Ok(()));
+        }
+        let first = self.next;
+        let end = (self.last + 1).min(first + CHUNK);
+        let mut sealed = Vec::new();
+        for block in first..end {
+            let last = block == last_block(self.target);
+            let plain = self.plain(block);
+            let (keys, id) = (&self.file.inner.keys, &self.file.id);
+            match block::seal(keys, id, block, last, &plain) {
+                Ok(bytes) => sealed.extend_from_slice(&bytes),
+                Err(_) => return self.undo(Errno::IO),
+            }
+        }
+        self.next = end;
+        let file = self.file.clone();
+        file.write_below(position(first), &sealed, move |written| match written {
+            Ok(()) => run(move || self.write_chunk()),
+            Err(errno) => self.undo(errno),
+        });
+    }
+
+    /// Writing failed: the file ends again where it ended, so that what was there can be read.
+    fn undo(mut self, errno: Errno) {
+        let last = last_block(self.size);
+        let Some(old) = self.old.remove(&last).filter(|_| self.target > self.size) else {
+            return (self.then)(Err(errno));
+        };
+        let file = self.file.clone();
+        file.resize_below(lower_length(self.size), move |resized| {
+            let file = self.file.clone();
+            file.write_below(position(last), &old.sealed, move |written| {
+                if let Err(error) = resized.and(written) {
+                    tracing::error!(
+                        layer = "crypt",
+                        node = self.file.node.0,
+                        "the end of a file could not be put back: {error}"
+                    );
+                }
+                (self.then)(Err(errno));
+            });
+        });
+    }
+}

@@ -1,0 +1,212 @@
+//! Keys, and the file that holds the master key.
+
+use std::io;
+use std::path::Path;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::Error;
+use crate::block::random;
+
+/// What the file of the master key begins with; the version is the last byte.
+const MAGIC: [u8; 16] = *b"bickford-crypt\0\x01";
+/// Bytes before the wrapped key that it authenticates: magic, parameters, salt.
+const PREFIX: usize = 16 + 16 + 32;
+/// All bytes of the file.
+const LENGTH: usize = PREFIX + 24 + 32 + 16;
+
+/// More memory, in KiB, than a key file may ask for.
+const MEMORY_MAX: u32 = 4 << 20;
+const TIMES_MAX: u32 = 1024;
+const LANES_MAX: u32 = 64;
+
+/// What it costs to try a passphrase (Argon2id, RFC 9106).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Memory in KiB.
+    pub memory: u32,
+    /// Passes over it.
+    pub times: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+impl Default for Cost {
+    /// The second recommendation of RFC 9106: 64 MiB, three passes, four lanes.
+    fn default() -> Self {
+        Self {
+            memory: 64 << 10,
+            times: 3,
+            lanes: 4,
+        }
+    }
+}
+
+/// The keys of a file system; erased when dropped.
+pub(crate) struct Keys {
+    pub(crate) contents: Zeroizing<[u8; 32]>,
+    pub(crate) names: Zeroizing<[u8; 64]>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl Keys {
+    pub(crate) fn from_master(master: &[u8; 32]) -> Self {
+        let derive = Hkdf::<Sha256>::new(None, master);
+        let mut keys = Self {
+            contents: Zeroizing::new([0; 32]),
+            names: Zeroizing::new([0; 64]),
+        };
+        // Fails only for more than 255 hashes of output.
+        let contents = derive.expand(b"bickford-crypt 1 contents", &mut *keys.contents);
+        let names = derive.expand(b"bickford-crypt 1 names", &mut *keys.names);
+        debug_assert!(contents.is_ok() && names.is_ok());
+        keys
+    }
+}
+
+fn wrapping_key(passphrase: &[u8], salt: &[u8], cost: Cost) -> Result<Zeroizing<[u8; 32]>, Error> {
+    let bounded = cost.memory <= MEMORY_MAX && cost.times <= TIMES_MAX && cost.lanes <= LANES_MAX;
+    let params = Params::new(cost.memory, cost.times, cost.lanes, Some(32)).ok();
+    let params = params.filter(|_| bounded).ok_or(Error::Cost(cost))?;
+    let mut key = Zeroizing::new([0; 32]);
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(passphrase, salt, &mut *key)
+        .map_err(|_| Error::Cost(cost))?;
+    Ok(key)
+}
+
+fn prefix(cost: Cost, salt: &[u8; 32]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(LENGTH);
+    bytes.extend_from_slice(&MAGIC);
+    for number in [cost.memory, cost.times, cost.lanes, 0] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(salt);
+    bytes
+}
+
+/// The file of a master key.
+pub(crate) fn wrap(
+    master: &[u8; 32],
+    passphrase: &[u8],
+    cost: Cost,
+    salt: &[u8; 32],
+    nonce: &[u8; 24],
+) -> Result<Vec<u8>, Error> {
+    let mut file = prefix(cost, salt);
+    let key = wrapping_key(passphrase, salt, cost)?;
+    let cipher = XChaCha20Poly1305::new((&*key).into());
+    let payload = Payload {
+        msg: master,
+        aad: &file,
+    };
+    let wrapped = cipher.encrypt(XNonce::from_slice(nonce), payload);
+    let wrapped = wrapped.map_err(|_| Error::Random)?;
+    file.extend_from_slice(nonce);
+    file.extend_from_slice(&wrapped);
+    Ok(file)
+}
+
+/// The master key of a file.
+pub(crate) fn unwrap(file: &[u8], passphrase: &[u8]) -> Result<Zeroizing<[u8; 32]>, Error> {
+    if file.len() != LENGTH || !file.starts_with(&MAGIC) {
+        return Err(Error::NotAKeyFile);
+    }
+    let number = |at: usize| {
+        let bytes = file.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
+    };
+    let (Some(memory), Some(times), Some(lanes)) = (number(16), number(20), number(24)) else {
+        return Err(Error::NotAKeyFile);
+    };
+    let cost = Cost {
+        memory,
+        times,
+        lanes,
+    };
+    let (aad, rest) = file.split_at(PREFIX);
+    let (nonce, wrapped) = rest.split_at(24);
+    let key = wrapping_key(passphrase, aad.get(32..).unwrap_or_default(), cost)?;
+    let cipher = XChaCha20Poly1305::new((&*key).into());
+    let payload = Payload { msg: wrapped, aad };
+    let master = cipher.decrypt(XNonce::from_slice(nonce), payload);
+    let master = Zeroizing::new(master.map_err(|_| Error::WrongPassphrase)?);
+    let mut key = Zeroizing::new([0; 32]);
+    key.copy_from_slice(master.get(..32).ok_or(Error::NotAKeyFile)?);
+    Ok(key)
+}
+
+/// Makes a file with a new master key, which must not exist yet.
+pub(crate) fn create(path: &Path, passphrase: &[u8], cost: Cost) -> Result<(), Error> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let failed = |error: io::Error| Error::File(path.to_owned(), error.to_string());
+    let master = Zeroizing::new(random::<32>().map_err(|_| Error::Random)?);
+    let salt = random().map_err(|_| Error::Random)?;
+    let nonce = random().map_err(|_| Error::Random)?;
+    let bytes = wrap(&master, passphrase, cost, &salt, &nonce)?;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = file.map_err(failed)?;
+    file.write_all(&bytes).map_err(failed)?;
+    file.sync_all().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHEAP: Cost = Cost {
+        memory: 64,
+        times: 1,
+        lanes: 1,
+    };
+
+    #[test]
+    fn a_key_file_opens_only_unaltered_and_with_its_passphrase() {
+        let file = wrap(&[9; 32], b"secret", CHEAP, &[1; 32], &[2; 24]).unwrap();
+        assert_eq!(file.len(), 136);
+        assert_eq!(*unwrap(&file, b"secret").unwrap(), [9; 32]);
+        assert_eq!(
+            unwrap(&file, b"Secret").unwrap_err(),
+            Error::WrongPassphrase
+        );
+        for at in 0..file.len() {
+            let mut altered = file.clone();
+            altered[at] ^= 1;
+            assert!(unwrap(&altered, b"secret").is_err(), "byte {at}");
+            assert!(unwrap(&file[..at], b"secret").is_err());
+        }
+    }
+
+    #[test]
+    fn a_key_file_cannot_ask_for_everything() {
+        let cost = Cost {
+            memory: u32::MAX,
+            ..CHEAP
+        };
+        let mut file = wrap(&[9; 32], b"secret", CHEAP, &[1; 32], &[2; 24]).unwrap();
+        file[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(unwrap(&file, b"secret").unwrap_err(), Error::Cost(cost));
+    }
+
+    #[test]
+    fn a_key_file_is_never_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        create(&path, b"secret", CHEAP).unwrap();
+        assert!(create(&path, b"secret", CHEAP).is_err());
+        let file = std::fs::read(&path).unwrap();
+        assert!(unwrap(&file, b"secret").is_ok());
+    }
+}

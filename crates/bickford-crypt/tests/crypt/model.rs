@@ -1,0 +1,191 @@
+//! Whatever is written is what is read, whatever the sizes, orders and threads.
+
+use bickford::NodeId;
+use bickford::abi::Opcode;
+
+use super::lower::Lower;
+use super::mount::{File, Mount};
+
+fn write_model(model: &mut Vec<u8>, offset: u64, data: &[u8]) {
+    let end = offset as usize + data.len();
+    if model.len() < end {
+        model.resize(end, 0);
+    }
+    model[offset as usize..end].copy_from_slice(data);
+}
+
+/// Sizes around the borders of blocks, and anywhere.
+fn size(random: &mut fastrand::Rng, up_to: u64) -> u64 {
+    let size = match random.u8(..4) {
+        0 => random.u64(0..=4) * 4096,
+        1 => (random.u64(0..=4) * 4096 + random.u64(0..3)).saturating_sub(1),
+        2 => random.u64(0..100),
+        _ => random.u64(0..=up_to),
+    };
+    size.min(up_to)
+}
+
+fn step(random: &mut fastrand::Rng, mount: &mut Mount, file: &mut File, model: &mut Vec<u8>) {
+    match random.u8(..10) {
+        0..4 => {
+            let offset = match random.u8(..3) {
+                0 => model.len() as u64,
+                _ => size(random, 20_000),
+            };
+            let length = size(random, 14_000).max(1) as usize;
+            let data: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
+            mount.write(*file, offset, &data).unwrap();
+            write_model(model, offset, &data);
+        }
+        4..8 => {
+            let (offset, length) = (size(random, 40_000), size(random, 30_000) as u32);
+            let read = mount.read(*file, offset, length).unwrap();
+            let from = (offset as usize).min(model.len());
+            let to = (from + length as usize).min(model.len());
+            assert_eq!(
+                read,
+                model[from..to],
+                "{offset} {length} of {}",
+                model.len()
+            );
+        }
+        8 => {
+            let to = size(random, 30_000);
+            let shown = mount.truncate(*file, random.bool(), to).unwrap();
+            assert_eq!(shown, to);
+            model.resize(to as usize, 0);
+        }
+        _ => {
+            mount.close(*file);
+            *file = mount
+                .open(file.node, libc::O_RDWR | libc::O_APPEND)
+                .unwrap();
+        }
+    }
+    assert_eq!(mount.size(file.node), model.len() as u64);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for (seed, lower) in (0..12).flat_map(|seed| [(seed, Lower::new()), (seed, Lower::later(seed))])
+    {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut mount = Mount::over(lower.clone());
+        let mut file = mount.create(1, b"file").unwrap();
+        let mut model = Vec::new();
+        for _ in 0..60 {
+            step(&mut random, &mut mount, &mut file, &mut model);
+        }
+        // Another daemon reads the same.
+        let mut again = Mount::over(lower.clone());
+        let found = again.lookup(1, b"file").unwrap();
+        assert_eq!(found.attr.size, model.len() as u64);
+        let reopened = again.open(found.nodeid, libc::O_RDONLY).unwrap();
+        assert_eq!(again.read_all(reopened).unwrap(), model);
+        mount.close(file);
+        again.close(reopened);
+        assert_eq!(lower.state().opens, 0);
+    }
+}
+
+#[test]
+fn requests_in_flight_take_their_turns() {
+    for seed in 0..10 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut mount = Mount::over(Lower::later(seed));
+        let file = mount.create(1, b"file").unwrap();
+        let mut model = Vec::new();
+        let mut sent = Vec::new();
+        for _ in 0..100 {
+            let offset = random.u64(0..30_000);
+            let data = vec![random.u8(1..); random.usize(1..9000)];
+            let body = Mount::write_body(file, offset, &data);
+            sent.push(mount.kernel.send(Opcode::Write, file.node, &body));
+            write_model(&mut model, offset, &data);
+        }
+        for unique in sent {
+            assert_eq!(mount.kernel.answer(unique).unwrap().error, 0);
+        }
+        assert_eq!(mount.read_all(file).unwrap(), model);
+    }
+}
+
+#[test]
+fn nothing_of_the_contents_shows_below() {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    mount.write(file, 0, &[b'x'; 10_000]).unwrap();
+    mount.truncate(file, true, 20_000).unwrap();
+    let below = mount.lower.bytes();
+    for run in [[b'x'; 4], [0; 4]] {
+        assert!(!below.windows(4).any(|window| window == run));
+    }
+    // The same contents never look the same.
+    mount.write(file, 0, &[b'x'; 4096]).unwrap();
+    assert_ne!(mount.lower.bytes()[32..4168], below[32..4168]);
+}
+
+#[test]
+fn without_space_the_file_ends_as_it_did() {
+    for space in (0..13_000).step_by(997) {
+        for length in [100, 4096, 5000] {
+            let mut mount = Mount::over(Lower::new());
+            let file = mount.create(1, b"file").unwrap();
+            let before: Vec<u8> = (0..length).map(|n: u32| n as u8).collect();
+            mount.write(file, 0, &before).unwrap();
+            mount.lower.state().space = Some(space);
+            let written = mount.write(file, 3000, &[7; 11_000]);
+            mount.lower.state().space = None;
+            if written.is_ok() {
+                assert_eq!(mount.size(file.node), 14_000);
+                assert!(space > 9000);
+                continue;
+            }
+            assert_eq!(written, Err(libc::ENOSPC));
+            // What was overwritten before the last block may be new; the end is as it was.
+            let mut expected = before;
+            if length > 4096 {
+                expected[3000..4096].fill(7);
+            }
+            assert_eq!(mount.read_all(file).unwrap(), expected);
+            // Growing works once there is space again.
+            mount.truncate(file, true, 0).unwrap();
+            mount.write(file, 0, b"again").unwrap();
+            assert_eq!(mount.read_all(file).unwrap(), b"again");
+        }
+    }
+}
+
+#[test]
+fn a_file_cannot_grow_beyond_bounds() {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    let far = mount.write(file, 2 << 30, b"x");
+    assert_eq!(far, Err(libc::EFBIG));
+    assert_eq!(mount.truncate(file, true, 1 << 62), Err(libc::EFBIG));
+    assert_eq!(mount.write(file, u64::MAX - 1, b"abc"), Err(libc::EFBIG));
+    assert_eq!(mount.read(file, u64::MAX - 1, 4096).unwrap(), b"");
+    assert_eq!(mount.read_all(file).unwrap(), b"");
+}
+
+#[test]
+fn a_node_made_without_opening_is_an_empty_file() {
+    let mut mount = Mount::over(Lower::new());
+    let node = mount.mknod(1, b"made").unwrap();
+    assert_eq!(mount.lower.state().opens, 0);
+    assert_eq!(mount.size(node), 0);
+    let file = mount.open(node, libc::O_RDWR).unwrap();
+    mount.write(file, 0, b"contents").unwrap();
+    assert_eq!(mount.read_all(file).unwrap(), b"contents");
+}
+
+#[test]
+fn a_file_that_cannot_begin_leaves_nothing() {
+    let mut mount = Mount::over(Lower::new());
+    mount.lower.state().space = Some(10);
+    assert_eq!(mount.create(1, b"file").map(|_| ()), Err(libc::ENOSPC));
+    let mut state = mount.lower.state();
+    assert_eq!(state.opens, 0);
+    assert!(state.lookups.values().all(|count| *count == 0));
+    assert!(state.names(NodeId::ROOT).is_empty());
+}

@@ -1,0 +1,172 @@
+//! Bytes below that are not as they were written give EIO, and never plaintext.
+
+use bickford::NodeId;
+
+use super::lower::Lower;
+use super::mount::{File, Mount};
+
+const SLOT: usize = 4096 + 40;
+
+/// A file of these contents, closed, and what lies below.
+fn written(contents: &[u8]) -> (Mount, u64, Vec<u8>) {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    if !contents.is_empty() {
+        mount.write(file, 0, contents).unwrap();
+    }
+    mount.close(file);
+    let below = mount.lower.bytes();
+    (mount, file.node, below)
+}
+
+fn contents(length: usize) -> Vec<u8> {
+    (0..length).map(|n| (n / 7) as u8).collect()
+}
+
+/// Opens and reads to the end.
+fn read(mount: &mut Mount, node: u64) -> Result<Vec<u8>, i32> {
+    let file = mount.open(node, libc::O_RDONLY)?;
+    // The kernel asks no further than the size that it was told.
+    let size = mount.size(node);
+    let read = mount.read_all(file).inspect(|all| {
+        assert_eq!(all.len() as u64, size);
+    });
+    mount.close(file);
+    read
+}
+
+fn put(mount: &Mount, node: u64, bytes: Vec<u8>) {
+    *mount.lower.state().file(NodeId(node)) = bytes;
+}
+
+#[test]
+fn every_altered_byte_is_noticed() {
+    for length in [0, 1, 4096, 9000] {
+        let (mut mount, node, below) = written(&contents(length));
+        let step = if below.len() < 200 { 1 } else { 13 };
+        for at in (0..below.len()).step_by(step).chain([below.len() - 1]) {
+            let mut altered = below.clone();
+            altered[at] ^= 0x10;
+            put(&mount, node, altered);
+            assert_eq!(read(&mut mount, node), Err(libc::EIO), "byte {at}");
+        }
+        put(&mount, node, below);
+        assert_eq!(read(&mut mount, node).unwrap(), contents(length));
+        assert_eq!(mount.lower.state().opens, 0);
+    }
+}
+
+#[test]
+fn every_truncation_and_extension_is_noticed() {
+    for length in [0, 100, 4096, 12_288, 9000] {
+        let (mut mount, node, below) = written(&contents(length));
+        let borders = (0..4).flat_map(|block| {
+            let begins = 32 + block * SLOT;
+            [
+                begins.saturating_sub(1),
+                begins,
+                begins + 1,
+                begins + 40,
+                begins + 41,
+            ]
+        });
+        for cut in (0..below.len()).step_by(101).chain(borders) {
+            if cut < below.len() {
+                put(&mount, node, below[..cut].to_vec());
+                assert_eq!(read(&mut mount, node), Err(libc::EIO), "{cut} of {length}");
+            }
+        }
+        for more in [1, 40, 41, SLOT] {
+            let mut longer = below.clone();
+            longer.resize(below.len() + more, 0);
+            put(&mount, node, longer);
+            assert_eq!(read(&mut mount, node), Err(libc::EIO), "{more} more");
+        }
+    }
+}
+
+#[test]
+fn truncation_below_an_open_file_is_noticed() {
+    let (mut mount, node, below) = written(&contents(12_288));
+    let file = mount.open(node, libc::O_RDONLY).unwrap();
+    put(&mount, node, below[..32 + 2 * SLOT].to_vec());
+    for offset in [4096, 8192, 12_288] {
+        assert_eq!(mount.read(file, offset, 4096), Err(libc::EIO), "{offset}");
+    }
+    assert_eq!(mount.read(file, 0, 4096).unwrap(), contents(4096));
+}
+
+#[test]
+fn blocks_do_not_stand_for_each_other() {
+    let (mut mount, node, below) = written(&contents(3 * 4096));
+    let block = |n: usize| below[32 + n * SLOT..32 + (n + 1) * SLOT].to_vec();
+    for order in [[1, 0, 2], [0, 0, 2], [0, 2, 1], [2, 1, 0], [1, 1, 2]] {
+        let blocks = order.map(block).concat();
+        put(&mount, node, [&below[..32], &blocks].concat());
+        assert_eq!(read(&mut mount, node), Err(libc::EIO), "{order:?}");
+    }
+    // Nor do those of another file with the same contents.
+    let (_, _, other) = written(&contents(3 * 4096));
+    put(&mount, node, [&below[..32], &other[32..]].concat());
+    assert_eq!(read(&mut mount, node), Err(libc::EIO));
+    put(&mount, node, [&other[..32], &below[32..]].concat());
+    assert_eq!(read(&mut mount, node), Err(libc::EIO));
+}
+
+#[test]
+fn another_key_reads_nothing() {
+    let (mount, node, _) = written(&contents(5000));
+    let mut other = Mount::with_key(mount.lower.clone(), &[43; 32]);
+    assert_eq!(other.lookup(1, b"file").err(), Some(libc::ENOENT));
+    let file = other.open(node, libc::O_RDWR).unwrap();
+    assert_eq!(other.read(file, 0, 4096), Err(libc::EIO));
+    // Nor does it change what it cannot read.
+    assert_eq!(other.write(file, 100, b"x"), Err(libc::EIO));
+    assert_eq!(other.write(file, 5000, b"x"), Err(libc::EIO));
+    assert_eq!(other.truncate(file, true, 4000), Err(libc::EIO));
+    let (mut mount, lower) = (Mount::over(mount.lower.clone()), mount.lower.clone());
+    assert_eq!(read(&mut mount, node).unwrap(), contents(5000));
+    drop(lower);
+}
+
+#[test]
+fn an_empty_file_of_another_key_is_not_empty() {
+    let (mount, node, _) = written(b"");
+    let mut other = Mount::with_key(mount.lower.clone(), &[43; 32]);
+    assert_eq!(other.open(node, libc::O_RDONLY).err(), Some(libc::EIO));
+    assert_eq!(other.lower.state().opens, 0);
+}
+
+#[test]
+fn a_damaged_end_can_be_cut_off() {
+    let (mut mount, node, mut below) = written(&contents(3 * 4096));
+    *below.last_mut().unwrap() ^= 1;
+    put(&mount, node, below);
+    let file = File { node, handle: 0 };
+    assert_eq!(mount.truncate(file, false, 8192), Ok(8192));
+    assert_eq!(read(&mut mount, node).unwrap(), contents(8192));
+    assert_eq!(mount.lower.state().opens, 0);
+}
+
+#[test]
+fn any_bytes_below_are_survived() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let (mut mount, node, below) = written(&contents(9000));
+    for round in 0..2000 {
+        let length = random.usize(0..3 * SLOT);
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
+        if round % 2 == 0 {
+            let front = length.min(32);
+            bytes[..front].copy_from_slice(&below[..front]);
+        }
+        put(&mount, node, bytes);
+        let Ok(file) = mount.open(node, libc::O_RDWR) else {
+            continue;
+        };
+        assert_eq!(mount.read_all(file), Err(libc::EIO));
+        assert_eq!(mount.write(file, random.u64(0..9000), b"x"), Err(libc::EIO));
+        let _ = mount.truncate(file, true, random.u64(1..9000));
+        mount.close(file);
+    }
+    assert_eq!(mount.lower.state().opens, 0);
+}
