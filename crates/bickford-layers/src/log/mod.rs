@@ -1,0 +1,186 @@
+//! `log`: writes down each operation with its path, as text or JSON.
+//!
+//! | option | meaning |
+//! |---|---|
+//! | `file=PATH` | where to; standard error by default |
+//! | `format=text` or `format=json` | one line of text, or one JSON object, for each operation; text by default |
+//! | `ops=A\|B` | which operations; all by default |
+//! | `paths=false` | node ids alone; saves the table of names |
+//! | `data=true` | READ and WRITE are to come here: turns kernel pass-through off |
+//! | `size=SIZE` | a file of this size is renamed to PATH.1 and a new one begun; 64M by default |
+//! | `keep=N` | how many such files are kept; 5 by default |
+//! | `buffer=N` | lines that may wait to be written; 8192 by default |
+//!
+//! A line is written when the operation has been answered. Writing is done by a thread of its own:
+//! an operation never waits for the log. When more lines wait than `buffer`, further ones are
+//! dropped, and the next line that is written says how many. At the end of the session everything
+//! that waits is written.
+//!
+//! # Format
+//! Text: `TIME unique=N uid=N gid=N pid=N OPERATION PATH [-> NEW_PATH] [key=value ...] = RESULT in N us`.
+//! JSON has the keys `time`, `unique`, `uid`, `gid`, `pid`, `op`, `node`, and as far as they apply
+//! `path`, `new_path`, `name`, `xattr`, `handle`, `offset`, `length`, `flags`, `entry`, `opened`,
+//! `bytes`, `error`, and `us`. Where a path is not known, `node` and `name` say what is meant; the
+//! known path is the last one by which the node was found. In paths and names, control characters,
+//! backslashes, and bytes that are not UTF-8, are written as `\xNN`, so that no name can forge a
+//! line.
+
+mod record;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bickford::layer::{
+    About, Done, Interest, Layer, Needs, OperationSet, Outcome, PostCalls, PreCalls,
+};
+use bickford::ops::{Directory, Forget, Readdirplus};
+use bickford::{Errno, Negotiation};
+
+use crate::LayerError;
+use crate::names::{NAMING, Names};
+use crate::registry::{Built, Entry, stack};
+use crate::spec::Options;
+use crate::stats::is_json;
+use record::Record;
+use writer::{Rotation, Writer};
+
+/// How the layer is asked for.
+pub const ENTRY: Entry = Entry {
+    name: "log",
+    about: "writes down each operation with its path",
+    options: &[
+        ("file=PATH", "where to [standard error]"),
+        ("format=text|json", "lines of text or JSON objects [text]"),
+        ("ops=A|B", "which operations [all]"),
+        ("paths=false", "node ids alone"),
+        (
+            "data=true",
+            "READ and WRITE must come here: no kernel pass-through",
+        ),
+        ("size=SIZE", "when a file is rotated [64M]"),
+        ("keep=N", "how many rotated files are kept [5]"),
+        ("buffer=N", "lines that may wait to be written [8192]"),
+    ],
+    constructor: construct,
+};
+
+#[derive(Debug)]
+struct Log {
+    operations: OperationSet,
+    json: bool,
+    data: bool,
+    names: Option<Names>,
+    writer: Arc<Writer>,
+}
+
+fn construct(
+    options: &mut Options<'_>,
+    below: Box<dyn bickford::FileSystem>,
+) -> Result<Built, LayerError> {
+    let file = options.text("file")?.map(PathBuf::from);
+    let rotation = Rotation {
+        size: options.size("size")?.unwrap_or(64 << 20).max(1),
+        keep: options.number("keep")?.unwrap_or(5).min(10_000),
+    };
+    let buffer = options.number("buffer")?.unwrap_or(8192).clamp(1, 1 << 24);
+    let json = is_json(options)?;
+    let about = format!(
+        "{} to {}",
+        if json { "JSON" } else { "text" },
+        file.as_ref()
+            .map_or("standard error".to_owned(), |path| path
+                .display()
+                .to_string())
+    );
+    let writer = Writer::new(file, rotation, usize::try_from(buffer).unwrap_or(1));
+    let writer = Arc::new(writer.map_err(|error| options.error(error))?);
+    let layer = Log {
+        operations: options.operations("ops")?.unwrap_or(OperationSet::ALL),
+        json,
+        data: options.flag("data")?.unwrap_or(false),
+        names: options.flag("paths")?.unwrap_or(true).then(Names::default),
+        writer: Arc::clone(&writer),
+    };
+    stack(options, layer, below, about, Some(writer))
+}
+
+impl Log {
+    fn write(&self, done: &Done, about: &About<'_>, outcome: &Outcome) {
+        if !self.operations.contains(about.kind) {
+            return;
+        }
+        let record = Record::new(done, about, outcome, self.names.as_ref());
+        let line = if self.json {
+            record.json()
+        } else {
+            record.text()
+        };
+        self.writer.put(line);
+    }
+}
+
+impl PreCalls for Log {}
+
+impl PostCalls for Log {
+    fn every(&self, done: &Done, about: &About<'_>, outcome: &Outcome) -> Option<Errno> {
+        // Removed and renamed names are written as they were.
+        self.write(done, about, outcome);
+        if let Some(names) = &self.names {
+            names.observe(about, outcome);
+        }
+        None
+    }
+
+    fn readdirplus(&self, done: &Done, op: &Readdirplus, result: &mut Result<Directory, Errno>) {
+        let outcome = bickford::layer::outcome(result);
+        self.write(done, &bickford::layer::about(op), &outcome);
+        if let (Some(names), Ok(listing)) = (&self.names, result) {
+            names.observe_listing(op.node, listing);
+        }
+    }
+}
+
+impl Layer for Log {
+    fn name(&self) -> &str {
+        "log"
+    }
+
+    fn interest(&self) -> Interest {
+        let naming = if self.names.is_some() {
+            NAMING
+        } else {
+            OperationSet::NONE
+        };
+        Interest {
+            post: self.operations.with(naming),
+            forget: self.names.is_some(),
+            ..Interest::default()
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            data: self.data,
+            because: "data=true".to_owned(),
+            ..Needs::default()
+        }
+    }
+
+    fn init(&self, _: &mut Negotiation) -> Result<(), Errno> {
+        self.writer.start().map_err(|error| {
+            tracing::error!(layer = "log", "no thread for the log: {error}");
+            Errno::AGAIN
+        })
+    }
+
+    fn destroy(&self) {
+        self.writer.end();
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        if let Some(names) = &self.names {
+            names.forget(forgets);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Lets answers go later, from one thread, so that no worker waits.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bickford::Interrupt;
+use bickford::layer::Resume;
+
+/// Answers that may be held back at once; the default of the sessions' limit of requests.
+pub(crate) const HELD_MAX: usize = 65_536;
+
+type Slot = Arc<Mutex<Option<Resume>>>;
+
+#[derive(Default)]
+struct Queue {
+    held: BTreeMap<(Instant, u64), Slot>,
+    next: u64,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Answers that went on at once because too many were held.
+    overflowed: AtomicU64,
+}
+
+/// Answers that are held back. The thread is started with the session, not before: the process
+/// may still fork until then.
+#[derive(Default)]
+pub(crate) struct Timer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Timer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Timer({} held)", self.shared.queue().held.len())
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            match self.wait() {
+                Some(due) => due.iter().for_each(let_go),
+                None => return,
+            }
+        }
+    }
+
+    /// What is due; `None` at the end. Everything is due when the session ends.
+    fn wait(&self) -> Option<Vec<Slot>> {
+        let mut queue = self.queue();
+        loop {
+            let now = Instant::now();
+            if queue.ended {
+                let held = std::mem::take(&mut queue.held);
+                return (!held.is_empty()).then(|| held.into_values().collect());
+            }
+            let later = queue.held.split_off(&(now, u64::MAX));
+            let due = std::mem::replace(&mut queue.held, later);
+            if !due.is_empty() {
+                return Some(due.into_values().collect());
+            }
+            let next = queue.held.keys().next().map(|(at, _)| *at);
+            queue = match next {
+                None => self
+                    .changed
+                    .wait(queue)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let left = at.saturating_duration_since(now);
+                    let waited = self.changed.wait_timeout(queue, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+fn let_go(slot: &Slot) {
+    let resume = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if catch_unwind(AssertUnwindSafe(|| drop(resume))).is_err() {
+        tracing::error!("an answer that was held back panicked on its way");
+    }
+}
+
+impl Timer {
+    /// Starts the thread.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name("bickford-timer".to_owned())
+            .spawn(move || shared.run())?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Holds an answer back for `duration`, or until its caller wants the request to end.
+    pub(crate) fn hold(
+        &self,
+        duration: Duration,
+        interrupt: Option<&Arc<Interrupt>>,
+        resume: Resume,
+    ) {
+        let Some(at) = Instant::now().checked_add(duration) else {
+            return resume.now();
+        };
+        let slot = Arc::new(Mutex::new(Some(resume)));
+        {
+            let mut queue = self.shared.queue();
+            if queue.ended || queue.held.len() >= HELD_MAX {
+                drop(queue);
+                self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
+                return let_go(&slot);
+            }
+            let number = queue.next;
+            queue.next += 1;
+            queue.held.insert((at, number), Arc::clone(&slot));
+        }
+        self.shared.changed.notify_one();
+        if let Some(interrupt) = interrupt {
+            interrupt.on_raise(move || let_go(&slot));
+        }
+    }
+
+    /// How many answers went on at once because too many were held.
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.shared.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Lets everything go and ends the thread.
+    pub(crate) fn end(&self) {
+        self.shared.queue().ended = true;
+        self.shared.changed.notify_one();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match thread {
+            // The last answer can be the one that drops the file system, on this very thread.
+            Some(thread) if thread.thread().id() == std::thread::current().id() => {}
+            Some(thread) => {
+                if thread.join().is_err() {
+                    tracing::error!("the thread of held answers panicked");
+                }
+            }
+            None => self.shared.run(),
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,63 @@
+//! `delay` and `throttle`: answers are held back without keeping a worker, and let go in the end.
+
+use bickford::abi::{InterruptIn, Opcode};
+use zerocopy::IntoBytes;
+
+use super::below::*;
+
+/// Lets INTERRUPT come for a request.
+fn interrupt(fixture: &mut Fixture, unique: u64) {
+    let body = InterruptIn { unique };
+    fixture.kernel.send(Opcode::Interrupt, 0, body.as_bytes());
+}
+
+#[test]
+fn a_delayed_answer_comes_later_and_others_do_not_wait() {
+    let mut fixture = fixture(&["delay:read=20ms,data=36000s"]);
+    let read = fixture.kernel.send(Opcode::Read, 2, &read(1));
+    let write = fixture.kernel.send(Opcode::Write, 2, &write(b"x"));
+    assert_eq!(fixture.errno(Opcode::Open, 2, &open(0)), 0);
+    assert_eq!(fixture.kernel.answer(read).unwrap().error, 0);
+    assert_eq!(fixture.kernel.server().in_flight().len(), 1);
+    fixture.kernel.send(Opcode::Destroy, 0, &[]);
+    assert_eq!(fixture.kernel.answer(write).unwrap().error, 0);
+}
+
+#[test]
+fn a_caller_that_gets_a_signal_does_not_wait() {
+    for spec in ["delay:read=36000s", "throttle:read=1"] {
+        let mut fixture = fixture(&[spec]);
+        let unique = fixture.kernel.send(Opcode::Read, 2, &read(1 << 20));
+        assert_eq!(fixture.kernel.server().in_flight().len(), 1, "{spec}");
+        interrupt(&mut fixture, unique);
+        let answer = fixture.kernel.answer(unique).unwrap();
+        assert_eq!((answer.error, answer.body.len()), (0, 1 << 20));
+        assert!(fixture.kernel.server().in_flight().is_empty());
+    }
+}
+
+#[test]
+fn an_error_is_delayed_too() {
+    let mut fixture = fixture(&["delay:lookup=1ms", "fault:op=lookup,errno=EIO"]);
+    assert_eq!(fixture.errno(Opcode::Lookup, 1, b"x\0"), libc::EIO);
+}
+
+#[test]
+fn a_user_beyond_the_bound_waits_and_the_rest_go_on() {
+    let mut fixture = fixture(&["throttle:read=100K,write=100K"]);
+    assert_eq!(fixture.errno(Opcode::Read, 2, &read(1024)), 0);
+    let much = fixture.kernel.send(Opcode::Read, 2, &read(1 << 30 >> 4));
+    assert_eq!(fixture.kernel.server().in_flight().len(), 1);
+    assert_eq!(fixture.errno(Opcode::Write, 2, &write(b"x")), 0);
+    assert_eq!(fixture.errno(Opcode::Getattr, 2, &[0; 16]), 0);
+    fixture.kernel.send(Opcode::Destroy, 0, &[]);
+    assert_eq!(fixture.kernel.answer(much).unwrap().error, 0);
+}
+
+#[test]
+fn layers_hold_back_one_after_the_other() {
+    let mut fixture = fixture(&["delay:read=1ms", "delay:read=1ms..2ms,seed=3", "stats"]);
+    for _ in 0..20 {
+        assert_eq!(fixture.errno(Opcode::Read, 2, &read(1)), 0);
+    }
+}
