@@ -1,0 +1,141 @@
+//! The command line of `bickford eval`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::host::device::Choice;
+use crate::target::ConfigArgument;
+
+/// What is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// One row of each kind, small
+    Quick,
+    /// Figures 2, 3a to 3f, 4 and 5 of SAC'10
+    Sac10,
+    /// The 45 rows of FAST'17
+    Fast17,
+}
+
+impl Suite {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Sac10 => "sac10",
+            Self::Fast17 => "fast17",
+        }
+    }
+}
+
+/// Measure what a user-space file system costs, against the native one below it.
+///
+/// Every row runs in every configuration, interleaved; the first round is not counted. Results are kept
+/// row by row; Ctrl-C keeps what is done.
+#[derive(Debug, Clone, clap::Args)]
+pub struct EvalArgs {
+    /// What to run
+    #[arg(long, value_enum, default_value = "quick")]
+    pub suite: Suite,
+
+    /// Run only these rows of the suite (their identifiers, as `f01` or `s4`)
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    pub rows: Vec<String>,
+
+    /// Run this workload in Filebench's WML instead of the suite's rows; may be repeated
+    #[arg(long, value_name = "FILE.f")]
+    pub workload: Vec<PathBuf>,
+
+    /// What to compare with the native file system: base, opt, fast, or NAME='COMMAND {src} {mnt}';
+    /// may be repeated [default: base, opt, fast]
+    #[arg(long, value_name = "NAME[=COMMAND]")]
+    pub config: Vec<ConfigArgument>,
+
+    /// Where the lower file system lives: `disk` and `ram` are a fresh ext4 on a loop device (root);
+    /// a directory is used as it is
+    #[arg(long, value_name = "disk|ram|DIR", default_value = "disk")]
+    pub device: Choice,
+
+    /// Directory for the loop device's file and the mount points
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub dir: PathBuf,
+
+    /// Size of files, counts and memory against the papers' [default: 1 for quick, else 1/60 for
+    /// fast17 and 1 for sac10]
+    #[arg(long, value_name = "FACTOR")]
+    pub scale: Option<f64>,
+
+    /// Counted rounds; one more runs first and is not counted
+    #[arg(long, default_value_t = 3)]
+    pub rounds: u32,
+
+    /// Seconds after which a run of a row is ended by force
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub deadline: u64,
+
+    /// Directory for the results [default: bickford-eval-SUITE-DATE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Go on with the results in DIR
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report"])]
+    pub resume: Option<PathBuf>,
+
+    /// Make the report of the results in DIR again and run nothing
+    #[arg(long, value_name = "DIR", conflicts_with = "compare")]
+    pub report: Option<PathBuf>,
+
+    /// Show what changed between two runs (directories or `report.json`)
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub compare: Option<Vec<PathBuf>>,
+
+    /// List the suite's rows and run nothing
+    #[arg(long)]
+    pub list: bool,
+
+    /// The bickford command that mounts base, opt and fast [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub bickford: Option<PathBuf>,
+
+    /// Do one job for another process of this program
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub worker: Option<String>,
+}
+
+/// How the evaluation speaks to its user, and how it starts itself again.
+#[derive(Debug, Clone)]
+pub struct Ui {
+    /// Show a progress bar and messages on standard error.
+    pub progress: bool,
+    /// Program and leading arguments that lead to [`crate::run`] again.
+    pub again: Vec<OsString>,
+    /// The program that mounts the presets, unless `--bickford` names one.
+    pub bickford: PathBuf,
+}
+
+impl Ui {
+    /// For a program that comes to [`crate::run`] by the words `subcommand` on its command line
+    /// (`["eval"]` for `bickford eval`).
+    ///
+    /// # Errors
+    /// The program's own file is not known.
+    pub fn new(subcommand: &[&str]) -> std::io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut again = vec![program.clone().into_os_string()];
+        again.extend(subcommand.iter().map(OsString::from));
+        let own = program.file_name().is_some_and(|n| n == "bickford");
+        let bickford = if own {
+            program
+        } else {
+            PathBuf::from("bickford")
+        };
+        Ok(Self {
+            progress: true,
+            again,
+            bickford,
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! `bickford eval` from its arguments to its exit status.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::args::{EvalArgs, Suite, Ui};
+use crate::error::EvalError;
+use crate::host::Machine;
+use crate::report;
+use crate::results::{self, Settings, Store};
+use crate::rows::{self, Kind, Row, WorkloadClass};
+use crate::runner::Runner;
+use crate::target::Config;
+use crate::{wml, worker};
+
+/// The status of a run that was interrupted, as shells give it for SIGINT.
+const INTERRUPTED: u8 = 130;
+/// FAST'17 at its own size takes days.
+const FAST17_SCALE: f64 = 1.0 / 60.0;
+
+/// Does what `args` ask for.
+///
+/// # Errors
+/// There is no result. Rows that ended with an error are part of a result, not an error.
+pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
+    if let Some(job) = &args.worker {
+        println!("{}", worker::answer(job));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some([a, b]) = args.compare.as_deref() {
+        let (before, after) = (results::load(a)?, results::load(b)?);
+        print!("{}", report::compare::text(&before, &after));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(directory) = &args.report {
+        let results = results::load(directory)?;
+        return finish(&results, directory);
+    }
+    if args.list {
+        for row in select_rows(args)? {
+            println!("{:10} {:30} {}", row.id, row.name, row.class.title());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut store = match &args.resume {
+        Some(directory) => Store::resume(directory)?,
+        None => begin(args, ui)?,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| EvalError::SetUp(e.to_string()))?;
+    }
+    let directory = store.directory().to_owned();
+    let whole = {
+        let mut runner = Runner::new(&mut store, ui, stop)?;
+        let costs = runner.engine_cost();
+        let whole = runner.run()?;
+        keep_costs(&mut store, costs)?;
+        whole
+    };
+    let code = finish(&store.results, &directory)?;
+    if whole {
+        return Ok(code);
+    }
+    eprintln!(
+        "interrupted: {} of {} rows begun are kept; go on with --resume {}",
+        store.rows_begun(),
+        store.results.settings.rows.len(),
+        directory.display()
+    );
+    Ok(ExitCode::from(INTERRUPTED))
+}
+
+fn keep_costs(
+    store: &mut Store,
+    costs: std::collections::BTreeMap<String, f64>,
+) -> Result<(), EvalError> {
+    for (row, nanoseconds) in costs {
+        let name = store
+            .results
+            .settings
+            .rows
+            .iter()
+            .find(|r| r.id == row)
+            .map_or(row.clone(), |r| r.name.clone());
+        if !store
+            .results
+            .notes
+            .iter()
+            .any(|n| n.starts_with(&format!("{name}: the engine")))
+        {
+            store.note(&format!(
+                "{name}: the engine itself takes {nanoseconds:.0} ns per operation (measured with no file system)."
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+fn finish(results: &results::Results, directory: &Path) -> Result<ExitCode, EvalError> {
+    report::write(results, directory)?;
+    print!("{}", report::terminal::text(results));
+    println!("\nreport: {}", directory.join("report.html").display());
+    let failed = results.settings.rows.iter().any(|row| {
+        results
+            .settings
+            .configs
+            .iter()
+            .any(|config| results.error(&row.id, &config.name).is_some())
+    });
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
+    if args.rounds == 0 {
+        return Err(EvalError::Usage(
+            "--rounds: at least one round must be counted".into(),
+        ));
+    }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    let settings = Settings {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        suite: suite_name(args),
+        scale: scale(args),
+        device: args.device.clone(),
+        directory: args.dir.clone(),
+        rounds: args.rounds,
+        deadline_s: args.deadline,
+        configs: configs(args, ui)?,
+        rows: select_rows(args)?,
+        machine: Machine::probe(),
+        started: now,
+        command: repeat(),
+    };
+    let out = args.out.clone().unwrap_or_else(|| {
+        PathBuf::from(format!(
+            "bickford-eval-{}-{}",
+            settings.suite,
+            report::date(now).replace([':', ' '], "-")
+        ))
+    });
+    Store::create(&out, settings)
+}
+
+fn suite_name(args: &EvalArgs) -> String {
+    if args.workload.is_empty() {
+        args.suite.name().to_owned()
+    } else {
+        "own".to_owned()
+    }
+}
+
+fn scale(args: &EvalArgs) -> f64 {
+    args.scale
+        .unwrap_or(if args.suite == Suite::Fast17 && args.workload.is_empty() {
+            FAST17_SCALE
+        } else {
+            1.0
+        })
+}
+
+/// The command line as the user gave it, quoted for a shell.
+fn repeat() -> String {
+    let words: Vec<String> = std::env::args().collect();
+    let plain = |w: &str| {
+        w.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_./=,:+".contains(c))
+    };
+    let quote = |w: &String| {
+        if plain(w) {
+            w.clone()
+        } else {
+            crate::host::process::quoted(w)
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+fn configs(args: &EvalArgs, ui: &Ui) -> Result<Vec<Config>, EvalError> {
+    let mut configs = vec![Config::native()];
+    let bickford = args.bickford.as_ref().unwrap_or(&ui.bickford);
+    let default = crate::target::PRESETS.map(|name| crate::target::ConfigArgument {
+        name: name.to_owned(),
+        command: None,
+    });
+    let wanted = if args.config.is_empty() {
+        default.to_vec()
+    } else {
+        args.config.clone()
+    };
+    for argument in wanted {
+        if argument.name == "native" {
+            continue;
+        }
+        if configs.iter().any(|c| c.name == argument.name) {
+            return Err(EvalError::Usage(format!(
+                "--config {}: given twice",
+                argument.name
+            )));
+        }
+        configs.push(match argument.command {
+            Some(command) => Config {
+                name: argument.name,
+                command: Some(command),
+            },
+            None => Config::preset(&argument.name, bickford).map_err(EvalError::Usage)?,
+        });
+    }
+    Ok(configs)
+}
+
+fn select_rows(args: &EvalArgs) -> Result<Vec<Row>, EvalError> {
+    let scale = scale(args);
+    if !(scale.is_finite() && scale > 0.0) {
+        return Err(EvalError::Usage(format!(
+            "--scale {scale}: expected a number above 0"
+        )));
+    }
+    let mut rows = if args.workload.is_empty() {
+        match args.suite {
+            Suite::Quick => rows::quick(scale),
+            Suite::Sac10 => rows::sac10(scale),
+            Suite::Fast17 => rows::fast17(scale),
+        }
+    } else {
+        own_rows(&args.workload, scale)?
+    };
+    for id in &args.rows {
+        if !rows.iter().any(|r| r.id == *id) {
+            return Err(EvalError::Usage(format!(
+                "--rows {id}: no such row in this suite; --list shows them"
+            )));
+        }
+    }
+    rows.retain(|r| args.rows.is_empty() || args.rows.contains(&r.id));
+    Ok(rows)
+}
+
+/// Rows of the user's own workloads.
+fn own_rows(files: &[PathBuf], scale: f64) -> Result<Vec<Row>, EvalError> {
+    let mut rows: Vec<Row> = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(path).map_err(EvalError::io(path))?;
+        let mut workload =
+            wml::parse(&text, &std::collections::BTreeMap::new()).map_err(|source| {
+                EvalError::Wml {
+                    path: path.clone(),
+                    source,
+                }
+            })?;
+        workload
+            .notes
+            .iter()
+            .for_each(|note| eprintln!("{}: {note}", path.display()));
+        workload.scale(scale);
+        let name = path
+            .file_stem()
+            .map_or("workload".into(), |s| s.to_string_lossy().into_owned());
+        rows.push(Row {
+            id: format!("own{:02}", rows.len() + 1),
+            fast17: None,
+            figure: None,
+            x: None,
+            name,
+            class: WorkloadClass::Server,
+            kind: Kind::Wml { text, scale },
+            // The papers' ratio of data to memory.
+            memory: workload.bytes() / 15,
+        });
+    }
+    Ok(rows)
+}

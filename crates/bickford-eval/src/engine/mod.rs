@@ -1,0 +1,290 @@
+//! Runs a workload in WML: what Filebench would do with the same file, as far as the subset goes.
+//!
+//! Every flow operation counts one, as in Filebench; controls (`finishoncount`, `opslimit`) count
+//! nothing. A set's files are taken in a random but repeatable order, each thread going round from a
+//! place of its own, so that no file is met twice before all were.
+
+mod files;
+mod thread;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::Instant;
+
+pub(crate) use files::pattern;
+use files::{Pool, Tree};
+use hdrhistogram::Histogram;
+
+use crate::measure::{OpLatency, Work, histogram};
+use crate::wml::{Op, Workload};
+
+/// Where operations go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// System calls.
+    Posix,
+    /// Nowhere: what remains is the engine's own cost.
+    Null,
+}
+
+/// The seed of the order of files; prepare and run must agree on it.
+const SEED: u64 = 17;
+
+const OPS: [&str; 9] = [
+    "createfile",
+    "openfile",
+    "writewholefile",
+    "readwholefile",
+    "appendfile",
+    "closefile",
+    "deletefile",
+    "statfile",
+    "fsync",
+];
+
+fn op_index(op: &Op) -> Option<usize> {
+    Some(match op {
+        Op::CreateFile { .. } => 0,
+        Op::OpenFile { .. } => 1,
+        Op::WriteWholeFile { .. } => 2,
+        Op::ReadWholeFile { .. } => 3,
+        Op::Append { .. } => 4,
+        Op::CloseFile { .. } => 5,
+        Op::DeleteFile { .. } => 6,
+        Op::StatFile { .. } => 7,
+        Op::Fsync { .. } => 8,
+        Op::FinishOnCount { .. } | Op::OpsLimit => return None,
+    })
+}
+
+/// Makes the files that exist before the run.
+///
+/// # Errors
+/// A file or directory that could not be made, and why.
+pub fn prepare(workload: &Workload, root: &Path) -> Result<(), String> {
+    for set in &workload.filesets {
+        files::prepare(set, root, SEED).map_err(|e| {
+            format!(
+                "prepare {} files of {} under {}: {e}",
+                set.entries,
+                set.name,
+                root.display()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// What the threads of a run share.
+struct Shared<'a> {
+    workload: &'a Workload,
+    root: &'a str,
+    backend: Backend,
+    trees: Vec<Tree>,
+    pools: Vec<Pool>,
+    operations: AtomicU64,
+    stop: AtomicBool,
+    error: Mutex<Option<String>>,
+}
+
+impl Shared<'_> {
+    fn fail(&self, error: String) {
+        self.error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What one thread did: latencies by operation, made when the first is done.
+#[derive(Default)]
+struct Tally {
+    histograms: [Option<Histogram<u32>>; OPS.len()],
+    bytes: u64,
+}
+
+impl Tally {
+    fn record(&mut self, kind: usize, nanoseconds: u64) -> Result<(), String> {
+        let Some(slot) = self.histograms.get_mut(kind) else {
+            return Ok(());
+        };
+        let recorder = match slot {
+            Some(histogram) => histogram,
+            None => slot.insert(histogram()?),
+        };
+        recorder.saturating_record(nanoseconds.max(1));
+        Ok(())
+    }
+
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        for (mine, theirs) in self.histograms.iter_mut().zip(other.histograms) {
+            match (mine.as_mut(), theirs) {
+                // Same bounds on both sides, so that nothing can be out of range.
+                (Some(mine), Some(theirs)) => drop(mine.add(&theirs)),
+                (None, theirs) => *mine = theirs,
+                (Some(_), None) => {}
+            }
+        }
+    }
+}
+
+/// Runs the workload on the files under `root` and waits for its end.
+///
+/// # Errors
+/// The first operation that failed: which, on what, and why.
+pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, String> {
+    let root = root.to_str().ok_or("the directory's name is not UTF-8")?;
+    let shared = Shared {
+        workload,
+        root,
+        backend,
+        trees: workload.filesets.iter().map(Tree::new).collect(),
+        pools: workload
+            .filesets
+            .iter()
+            .map(|s| Pool::new(s, SEED))
+            .collect(),
+        operations: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        error: Mutex::new(None),
+    };
+    let count = usize::try_from(workload.threads()).map_err(|e| e.to_string())?;
+    let start = Barrier::new(count + 1);
+    let total = Mutex::new(Tally::default());
+    let mut begun = Instant::now();
+    std::thread::scope(|scope| {
+        let mut number = 0;
+        for process in &workload.processes {
+            for _ in 0..process.instances {
+                for thread in &process.threads {
+                    for _ in 0..thread.instances {
+                        let (shared, start, total) = (&shared, &start, &total);
+                        scope.spawn(move || {
+                            start.wait();
+                            let tally = thread::run(shared, thread, number);
+                            match tally {
+                                Ok(t) => {
+                                    total.lock().unwrap_or_else(PoisonError::into_inner).add(t)
+                                }
+                                Err(error) => shared.fail(error),
+                            }
+                        });
+                        number += 1;
+                    }
+                }
+            }
+        }
+        start.wait();
+        begun = Instant::now();
+    });
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    if let Some(error) = shared
+        .error
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+    {
+        return Err(error);
+    }
+    let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(summary(&total, elapsed_s))
+}
+
+fn summary(total: &Tally, elapsed_s: f64) -> Work {
+    let done = OPS.iter().zip(&total.histograms);
+    let latencies: Vec<OpLatency> = done
+        .filter_map(|(op, h)| Some(OpLatency::of(op, h.as_ref()?)))
+        .collect();
+    let names = ["createfile", "openfile", "deletefile", "statfile"];
+    let of_files = latencies.iter().filter(|l| names.contains(&l.op.as_str()));
+    Work {
+        operations: latencies.iter().map(|l| l.count).sum(),
+        bytes: total.bytes,
+        files: of_files.map(|l| l.count).sum(),
+        elapsed_s,
+        latencies,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn small(name: &str) -> Workload {
+        let (_, text) = crate::rows::WORKLOADS
+            .iter()
+            .find(|(n, _)| *n == name)
+            .unwrap();
+        let mut workload = crate::wml::parse(text, &BTreeMap::new()).unwrap();
+        workload.scale(1e-6);
+        workload
+    }
+
+    #[test]
+    fn every_shipped_workload_runs() {
+        for (name, _) in crate::rows::WORKLOADS {
+            let root = tempfile::tempdir().unwrap();
+            let workload = small(name);
+            prepare(&workload, root.path()).unwrap();
+            let work = run(&workload, root.path(), Backend::Posix)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(
+                work.operations > 0 && work.files > 0 && work.elapsed_s > 0.0,
+                "{name}: {work:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn creating_counts_three_operations_a_file_as_filebench_does() {
+        let root = tempfile::tempdir().unwrap();
+        let workload = small("files-cr-32th");
+        prepare(&workload, root.path()).unwrap();
+        let work = run(&workload, root.path(), Backend::Posix).unwrap();
+        let entries = workload.filesets[0].entries;
+        assert_eq!((work.files, work.operations), (entries, 3 * entries));
+        assert_eq!(work.bytes, entries * 4096);
+    }
+
+    #[test]
+    fn deleting_leaves_no_file() {
+        let root = tempfile::tempdir().unwrap();
+        let workload = small("files-del-32th");
+        prepare(&workload, root.path()).unwrap();
+        let work = run(&workload, root.path(), Backend::Posix).unwrap();
+        assert_eq!(work.operations, workload.filesets[0].entries);
+        let left = std::fs::read_dir(root.path().join("files")).unwrap();
+        assert_eq!(
+            left.filter(|e| e.as_ref().unwrap().file_type().unwrap().is_file())
+                .count(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_missing_file_is_named_in_the_error() {
+        let root = tempfile::tempdir().unwrap();
+        let workload = small("files-rd-1th");
+        let error = run(&workload, root.path(), Backend::Posix).unwrap_err();
+        assert!(
+            error.contains("openfile") && error.contains("/files/"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_null_backend_does_the_same_operations() {
+        let root = tempfile::tempdir().unwrap();
+        let workload = small("file-server");
+        prepare(&workload, root.path()).unwrap();
+        let counts = |work: Work| -> u64 { work.operations };
+        let real = counts(run(&workload, root.path(), Backend::Posix).unwrap());
+        let null = counts(run(&workload, Path::new("/nonexistent"), Backend::Null).unwrap());
+        // Each of the 50 threads may do one more operation after the count is reached.
+        assert!(real.abs_diff(null) <= 50, "{real} {null}");
+    }
+}

@@ -1,0 +1,343 @@
+//! One thread of a workload: its flow operations, over and over.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{Backend, OPS, Shared, Tally, op_index, pattern};
+use crate::wml::{Op, Thread};
+
+/// An open file: which of which set, and its descriptor (none with the null backend).
+struct Handle {
+    fileset: usize,
+    index: u32,
+    file: Option<File>,
+}
+
+/// What an operation came to.
+enum Step {
+    /// Done, with so many bytes moved.
+    Done(u64),
+    /// There is no file left to do it on: the thread ends.
+    NothingLeft,
+}
+
+struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    handles: Vec<Option<Handle>>,
+    rotors: Vec<usize>,
+    random: fastrand::Rng,
+    buffer: Vec<u8>,
+    path: String,
+}
+
+pub(super) fn run(shared: &Shared<'_>, thread: &Thread, number: u64) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let mut random = fastrand::Rng::with_seed(number);
+    let mut worker = Worker {
+        shared,
+        handles: (0..64).map(|_| None).collect(),
+        rotors: shared
+            .workload
+            .filesets
+            .iter()
+            .map(|s| random.usize(..s.entries.max(1) as usize))
+            .collect(),
+        random,
+        buffer: pattern(buffer_size(shared, thread)),
+        path: String::new(),
+    };
+    let limits: Vec<u64> = thread
+        .flowops
+        .iter()
+        .filter_map(|f| {
+            if let Op::FinishOnCount { value } = f.op {
+                Some(value)
+            } else {
+                None
+            }
+        })
+        .collect();
+    'turns: while !shared.stop.load(Ordering::Relaxed) {
+        for flowop in &thread.flowops {
+            let Some(kind) = op_index(&flowop.op) else {
+                continue;
+            };
+            for _ in 0..flowop.iters {
+                let begun = Instant::now();
+                let step = worker
+                    .step(&flowop.op)
+                    .map_err(|e| worker.describe(kind, &e))?;
+                let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                let Step::Done(bytes) = step else {
+                    break 'turns;
+                };
+                tally.record(kind, took)?;
+                tally.bytes += bytes;
+                let done = shared.operations.fetch_add(1, Ordering::Relaxed) + 1;
+                if limits.iter().any(|limit| done >= *limit) {
+                    break 'turns;
+                }
+            }
+        }
+    }
+    if shared.workload.quit_first_done {
+        shared.stop.store(true, Ordering::Relaxed);
+    }
+    Ok(tally)
+}
+
+fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
+    let largest = shared
+        .workload
+        .filesets
+        .iter()
+        .map(|s| s.size)
+        .max()
+        .unwrap_or(0);
+    let of = |op: &Op| match op {
+        Op::WriteWholeFile { iosize, .. } | Op::ReadWholeFile { iosize, .. } => {
+            if *iosize == 0 {
+                largest
+            } else {
+                (*iosize).min(largest.max(1))
+            }
+        }
+        Op::Append { iosize, .. } => *iosize,
+        _ => 0,
+    };
+    let most = thread.flowops.iter().map(|f| of(&f.op)).max().unwrap_or(0);
+    // Files may have grown by appends; a read of more than the buffer takes several turns.
+    most.clamp(1, 64 << 20) as usize
+}
+
+impl Worker<'_> {
+    fn describe(&self, kind: usize, error: &io::Error) -> String {
+        format!(
+            "{} {}: {error}",
+            OPS.get(kind).copied().unwrap_or("operation"),
+            self.path
+        )
+    }
+
+    fn name(&mut self, fileset: usize, index: u32) {
+        if let Some(tree) = self.shared.trees.get(fileset) {
+            tree.path(&mut self.path, self.shared.root, index);
+        }
+    }
+
+    fn step(&mut self, op: &Op) -> io::Result<Step> {
+        match op {
+            Op::CreateFile { fileset, fd } => self.create(*fileset, *fd),
+            Op::OpenFile { fileset, fd } => self.open(*fileset, *fd),
+            Op::WriteWholeFile { fd, iosize } => self.write_whole(*fd, *iosize),
+            Op::ReadWholeFile { fd, .. } => self.read_whole(*fd),
+            Op::Append {
+                fd,
+                iosize,
+                fileset,
+                random,
+            } => self.append(*fd, *iosize, *fileset, *random),
+            Op::CloseFile { fd } => {
+                self.close(*fd);
+                Ok(Step::Done(0))
+            }
+            Op::DeleteFile { fileset } => self.delete(*fileset),
+            Op::StatFile { fileset } => self.stat(*fileset),
+            Op::Fsync { fd } => {
+                if let Some(file) = &self.handle(*fd)?.file {
+                    file.sync_all()?;
+                }
+                Ok(Step::Done(0))
+            }
+            Op::FinishOnCount { .. } | Op::OpsLimit => Ok(Step::Done(0)),
+        }
+    }
+
+    fn handle(&mut self, fd: usize) -> io::Result<&mut Handle> {
+        let open = self.handles.get_mut(fd).and_then(Option::as_mut);
+        open.ok_or_else(|| {
+            io::Error::other(format!(
+                "descriptor {fd} is not open at this point of the workload"
+            ))
+        })
+    }
+
+    fn close(&mut self, fd: usize) {
+        if let Some(handle) = self.handles.get_mut(fd).and_then(Option::take) {
+            drop(handle.file);
+            if let Some(pool) = self.shared.pools.get(handle.fileset) {
+                pool.release(handle.index);
+            }
+        }
+    }
+
+    fn put(&mut self, fd: usize, fileset: usize, index: u32, file: Option<File>) {
+        self.close(fd);
+        if let Some(slot) = self.handles.get_mut(fd) {
+            *slot = Some(Handle {
+                fileset,
+                index,
+                file,
+            });
+        }
+    }
+
+    fn create(&mut self, fileset: usize, fd: usize) -> io::Result<Step> {
+        let Some(pool) = self.shared.pools.get(fileset) else {
+            return Ok(Step::NothingLeft);
+        };
+        let Some(index) = pool.take_missing() else {
+            return Ok(Step::NothingLeft);
+        };
+        self.name(fileset, index);
+        let mut file = None;
+        if self.shared.backend == Backend::Posix {
+            file = Some(
+                OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create_new(true)
+                    .open(&self.path)?,
+            );
+        }
+        pool.created(index);
+        self.put(fd, fileset, index, file);
+        Ok(Step::Done(0))
+    }
+
+    fn open(&mut self, fileset: usize, fd: usize) -> io::Result<Step> {
+        let (Some(pool), Some(rotor)) =
+            (self.shared.pools.get(fileset), self.rotors.get_mut(fileset))
+        else {
+            return Ok(Step::NothingLeft);
+        };
+        let Some(index) = pool.hold_existing(rotor) else {
+            return Ok(Step::NothingLeft);
+        };
+        self.name(fileset, index);
+        let mut file = None;
+        if self.shared.backend == Backend::Posix {
+            file = Some(OpenOptions::new().read(true).write(true).open(&self.path)?);
+        }
+        self.put(fd, fileset, index, file);
+        Ok(Step::Done(0))
+    }
+
+    fn write_whole(&mut self, fd: usize, iosize: u64) -> io::Result<Step> {
+        let fileset = self.handle(fd)?.fileset;
+        let size = self
+            .shared
+            .workload
+            .filesets
+            .get(fileset)
+            .map_or(0, |s| s.size);
+        let Self {
+            handles, buffer, ..
+        } = self;
+        let Some(Some(Handle {
+            file: Some(file), ..
+        })) = handles.get_mut(fd)
+        else {
+            return Ok(Step::Done(size));
+        };
+        file.seek(SeekFrom::Start(0))?;
+        let piece = if iosize == 0 { size } else { iosize };
+        let mut left = size;
+        while left > 0 {
+            let part = (left.min(piece) as usize).min(buffer.len());
+            file.write_all(buffer.get(..part).unwrap_or_default())?;
+            left -= part as u64;
+        }
+        Ok(Step::Done(size))
+    }
+
+    fn read_whole(&mut self, fd: usize) -> io::Result<Step> {
+        self.handle(fd)?;
+        let Self {
+            handles, buffer, ..
+        } = self;
+        let Some(Some(Handle {
+            file: Some(file), ..
+        })) = handles.get_mut(fd)
+        else {
+            return Ok(Step::Done(0));
+        };
+        file.seek(SeekFrom::Start(0))?;
+        let mut bytes = 0;
+        loop {
+            let count = file.read(buffer)?;
+            if count == 0 {
+                return Ok(Step::Done(bytes));
+            }
+            bytes += count as u64;
+        }
+    }
+
+    fn append(
+        &mut self,
+        fd: usize,
+        iosize: u64,
+        fileset: Option<usize>,
+        random: bool,
+    ) -> io::Result<Step> {
+        if let (None, Some(fileset)) = (self.handles.get(fd).and_then(Option::as_ref), fileset)
+            && let Step::NothingLeft = self.open(fileset, fd)?
+        {
+            return Ok(Step::NothingLeft);
+        }
+        self.handle(fd)?;
+        let size = if random {
+            self.random.u64(1..=iosize.max(1))
+        } else {
+            iosize
+        };
+        let Self {
+            handles, buffer, ..
+        } = self;
+        if let Some(Some(Handle {
+            file: Some(file), ..
+        })) = handles.get_mut(fd)
+        {
+            file.seek(SeekFrom::End(0))?;
+            file.write_all(buffer.get(..size as usize).unwrap_or(buffer))?;
+        }
+        Ok(Step::Done(size))
+    }
+
+    fn delete(&mut self, fileset: usize) -> io::Result<Step> {
+        let (Some(pool), Some(rotor)) =
+            (self.shared.pools.get(fileset), self.rotors.get_mut(fileset))
+        else {
+            return Ok(Step::NothingLeft);
+        };
+        let Some(index) = pool.take_existing(rotor) else {
+            return Ok(Step::NothingLeft);
+        };
+        self.name(fileset, index);
+        if self.shared.backend == Backend::Posix {
+            fs::remove_file(&self.path)?;
+        }
+        pool.deleted(index);
+        Ok(Step::Done(0))
+    }
+
+    fn stat(&mut self, fileset: usize) -> io::Result<Step> {
+        let (Some(pool), Some(rotor)) =
+            (self.shared.pools.get(fileset), self.rotors.get_mut(fileset))
+        else {
+            return Ok(Step::NothingLeft);
+        };
+        let Some(index) = pool.hold_existing(rotor) else {
+            return Ok(Step::NothingLeft);
+        };
+        self.name(fileset, index);
+        let result = match self.shared.backend {
+            Backend::Posix => fs::metadata(&self.path).map(|_| Step::Done(0)),
+            Backend::Null => Ok(Step::Done(0)),
+        };
+        pool.release(index);
+        result
+    }
+}

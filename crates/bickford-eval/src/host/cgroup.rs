@@ -1,0 +1,176 @@
+//! A memory limit for the workload and the daemon together, by cgroup v1 or v2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Programs need memory besides the page cache: no limit is set below this.
+pub const LEAST: u64 = 64 << 20;
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A cgroup with a memory limit; removed when dropped.
+#[derive(Debug)]
+pub struct MemoryLimit {
+    directory: PathBuf,
+    v2: bool,
+    /// The limit in bytes.
+    pub bytes: u64,
+}
+
+/// Where the memory controller is mounted, and whether it is v2.
+fn controller() -> Result<(PathBuf, bool), String> {
+    let table =
+        fs::read_to_string("/proc/self/mounts").map_err(|e| format!("/proc/self/mounts: {e}"))?;
+    let mut unified = None;
+    for line in table.lines() {
+        let mut fields = line.split(' ').skip(1);
+        let (Some(point), Some(kind), Some(options)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        if kind == "cgroup" && options.split(',').any(|o| o == "memory") {
+            return Ok((PathBuf::from(point), false));
+        }
+        if kind == "cgroup2" {
+            unified = Some(PathBuf::from(point));
+        }
+    }
+    let root = unified.ok_or("no cgroup file system is mounted")?;
+    let controllers = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    if !controllers.split_whitespace().any(|c| c == "memory") {
+        return Err(format!("{} has no memory controller", root.display()));
+    }
+    Ok((root, true))
+}
+
+impl MemoryLimit {
+    /// Makes a cgroup limited to `bytes`, or [`LEAST`] if that is more.
+    ///
+    /// # Errors
+    /// Why there is no limit here: no root, no memory controller, no permission.
+    pub fn new(bytes: u64) -> Result<Self, String> {
+        let (root, v2) = controller()?;
+        let bytes = bytes.max(LEAST);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = root.join(format!("bickford-eval-{}-{number}", std::process::id()));
+        if v2 {
+            let control = root.join("cgroup.subtree_control");
+            let on = fs::read_to_string(&control).unwrap_or_default();
+            if !on.split_whitespace().any(|c| c == "memory") {
+                fs::write(&control, "+memory")
+                    .map_err(|e| format!("write +memory to {}: {e}", control.display()))?;
+            }
+        }
+        fs::create_dir(&directory)
+            .map_err(|e| format!("make cgroup {}: {e}", directory.display()))?;
+        let limit = Self {
+            directory,
+            v2,
+            bytes,
+        };
+        let file = limit.directory.join(if v2 {
+            "memory.max"
+        } else {
+            "memory.limit_in_bytes"
+        });
+        fs::write(&file, bytes.to_string())
+            .map_err(|e| format!("write {}: {e}", file.display()))?;
+        Ok(limit)
+    }
+
+    /// The file that takes the number of a process to be limited.
+    #[must_use]
+    pub fn entrance(&self) -> PathBuf {
+        self.directory.join("cgroup.procs")
+    }
+
+    /// Bytes of page cache charged to the group now.
+    #[must_use]
+    pub fn page_cache(&self) -> u64 {
+        let text = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
+        let name = if self.v2 { "file " } else { "total_cache " };
+        text.lines()
+            .find_map(|l| l.strip_prefix(name)?.trim().parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// How often the kernel killed a process of the group for want of memory.
+    #[must_use]
+    pub fn kills(&self) -> u64 {
+        let file = if self.v2 {
+            "memory.events"
+        } else {
+            "memory.oom_control"
+        };
+        let text = fs::read_to_string(self.directory.join(file)).unwrap_or_default();
+        text.lines()
+            .find_map(|l| l.strip_prefix("oom_kill ")?.trim().parse().ok())
+            .unwrap_or(0)
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // A process that just ended may hold the group for a moment.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.directory).is_ok() || !Path::new(&self.directory).exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Where the machine begins to write back dirty pages, in place of its own setting until dropped.
+///
+/// A v1 cgroup has no limit for dirty pages: filled with them, its processes sleep in reclaim for seconds
+/// while the device idles. On a machine with only that much memory write-back would begin at a tenth of
+/// it; a quarter of the limit comes close and leaves the point where writers are stopped as it is.
+#[derive(Debug)]
+pub struct Writeback {
+    /// Locked, so that two runs at once do not take each other's setting for the machine's own.
+    _lock: fs::File,
+    bytes: String,
+    ratio: String,
+}
+
+const BACKGROUND_BYTES: &str = "/proc/sys/vm/dirty_background_bytes";
+const BACKGROUND_RATIO: &str = "/proc/sys/vm/dirty_background_ratio";
+
+impl Writeback {
+    /// For a v1 cgroup with `limit`; `None` where it is not needed, not allowed, or another run has
+    /// it already.
+    #[must_use]
+    pub fn early(limit: &MemoryLimit) -> Option<Self> {
+        if limit.v2 {
+            return None;
+        }
+        let read = |path: &str| fs::read_to_string(path).ok().map(|t| t.trim().to_owned());
+        let lock = fs::File::open(BACKGROUND_BYTES).ok()?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
+        let before = Self {
+            _lock: lock,
+            bytes: read(BACKGROUND_BYTES)?,
+            ratio: read(BACKGROUND_RATIO)?,
+        };
+        fs::write(BACKGROUND_BYTES, (limit.bytes / 4).to_string()).ok()?;
+        Some(before)
+    }
+}
+
+impl Drop for Writeback {
+    fn drop(&mut self) {
+        // Writing one of the two sets the other to 0.
+        let (path, value) = if self.bytes == "0" {
+            (BACKGROUND_RATIO, &self.ratio)
+        } else {
+            (BACKGROUND_BYTES, &self.bytes)
+        };
+        if let Err(error) = fs::write(path, value) {
+            eprintln!("bickford eval: write {value} back to {path}: {error}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Where the lower file system lives: a fresh ext4 on a loop device, or a directory.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{mounts, tool, utf8};
+
+/// What the user asked for with `--device`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// ext4 on a loop device over a file on the disk of the work directory.
+    Disk,
+    /// ext4 on a loop device over a file in memory.
+    Ram,
+    /// The file system of this directory as it is.
+    Directory(PathBuf),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "disk" => Self::Disk,
+            "ram" => Self::Ram,
+            path if path.contains('/') || Path::new(path).is_dir() => {
+                Self::Directory(PathBuf::from(path))
+            }
+            _ => return Err("expected `disk`, `ram` or a directory".into()),
+        })
+    }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Disk => f.write_str("disk"),
+            Self::Ram => f.write_str("ram"),
+            Self::Directory(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A lower file system that can be made anew; taken down when dropped.
+#[derive(Debug)]
+pub struct Device {
+    /// Directory the workload's files lie in.
+    data: PathBuf,
+    /// Mount point of the loop device's ext4.
+    lower: PathBuf,
+    /// Name of the loop device, if there is one.
+    device: Option<String>,
+    tmpfs: Option<PathBuf>,
+}
+
+impl Device {
+    /// Sets up the device under `work`, large enough for `bytes` of files.
+    ///
+    /// # Errors
+    /// What could not be set up; disk and ram need root.
+    pub fn set_up(choice: &Choice, work: &Path, bytes: u64) -> Result<Self, String> {
+        let lower = work.join("lower");
+        let mut device = Self {
+            data: lower.join("data"),
+            lower,
+            device: None,
+            tmpfs: None,
+        };
+        if let Choice::Directory(directory) = choice {
+            let directory =
+                fs::canonicalize(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+            device.data = directory.join(format!("bickford-eval-data-{}", std::process::id()));
+            return Ok(device);
+        }
+        if !super::is_root() {
+            return Err(format!(
+                "--device {choice} needs root for a loop device; run as root, or give a directory: --device DIR"
+            ));
+        }
+        fs::create_dir_all(&device.lower)
+            .map_err(|e| format!("{}: {e}", device.lower.display()))?;
+        let image = if *choice == Choice::Ram {
+            let ram = work.join("ram");
+            fs::create_dir_all(&ram).map_err(|e| format!("{}: {e}", ram.display()))?;
+            tool(
+                "mount",
+                &[
+                    "-t",
+                    "tmpfs",
+                    "-o",
+                    "size=100%,mode=0700",
+                    "tmpfs",
+                    utf8(&ram)?,
+                ],
+            )?;
+            device.tmpfs = Some(ram.clone());
+            ram.join("image")
+        } else {
+            work.join("image")
+        };
+        write_image(&image, bytes)?;
+        let arguments = ["--find", "--show", "--direct-io=on", utf8(&image)?];
+        device.device = Some(tool("losetup", &arguments)?);
+        Ok(device)
+    }
+
+    /// Where the workload's files lie.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Makes the file system anew and empty.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn remake(&self) -> Result<(), String> {
+        if let Some(device) = &self.device {
+            mounts::unmount(&self.lower, Duration::from_secs(30))?;
+            let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
+            tool("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", lazy, device])?;
+            tool("mount", &[device, utf8(&self.lower)?])?;
+        } else if self.data.exists() {
+            fs::remove_dir_all(&self.data).map_err(|e| format!("{}: {e}", self.data.display()))?;
+        }
+        fs::create_dir_all(&self.data).map_err(|e| format!("{}: {e}", self.data.display()))
+    }
+
+    /// Mounts the file system again, so that it remembers nothing. A directory stays as it is.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn remount(&self) -> Result<(), String> {
+        let Some(device) = &self.device else {
+            return Ok(());
+        };
+        mounts::unmount(&self.lower, Duration::from_secs(30))?;
+        tool("mount", &[device, utf8(&self.lower)?]).map(drop)
+    }
+
+    /// The directory in /sys with the device's counters, if it is a block device.
+    #[must_use]
+    pub fn counters(&self) -> Option<PathBuf> {
+        let parent = if self.data.exists() {
+            &self.data
+        } else {
+            self.data.parent()?
+        };
+        let number = fs::metadata(parent).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        path.join("stat").exists().then_some(path)
+    }
+}
+
+/// Writes every block of the image once: a block that was never written would cost more the first time.
+fn write_image(image: &Path, data: u64) -> Result<(), String> {
+    // Room for ext4's own tables and journal and for files that grow by appends.
+    let length = data + data / 4 + (512 << 20);
+    let parent = image.parent().unwrap_or(image);
+    let free = rustix::fs::statvfs(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
+    let available = free.f_bavail.saturating_mul(free.f_frsize);
+    let room = if parent.ends_with("ram") {
+        super::meminfo("MemAvailable").min(available)
+    } else {
+        available
+    };
+    if length > room {
+        return Err(format!(
+            "{}: the suite needs {} MB at this scale and {} MB are free; choose a smaller --scale or another --dir",
+            parent.display(),
+            length >> 20,
+            room >> 20
+        ));
+    }
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(image)?;
+        let block = crate::engine::pattern(4 << 20);
+        let mut at = 0;
+        while at < length {
+            file.write_all_at(&block, at)?;
+            at += block.len() as u64;
+        }
+        file.flush()?;
+        file.sync_all()
+    };
+    write().map_err(|e| format!("write {}: {e}", image.display()))
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let patience = Duration::from_secs(10);
+        let mut problems = Vec::new();
+        if let Some(device) = &self.device {
+            problems.extend(mounts::unmount(&self.lower, patience).err());
+            problems.extend(tool("losetup", &["-d", device]).err());
+        } else if self.data.exists() {
+            problems.extend(fs::remove_dir_all(&self.data).err().map(|e| e.to_string()));
+        }
+        if let Some(ram) = &self.tmpfs {
+            problems.extend(mounts::unmount(ram, patience).err());
+        }
+        for problem in problems {
+            eprintln!("bickford eval: clean up: {problem}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The machine: processes, mounts, devices, memory limits.
+
+pub mod cgroup;
+pub mod device;
+pub mod mounts;
+pub mod process;
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What a result is worth only together with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Machine {
+    pub kernel: String,
+    pub cpu: String,
+    pub cpus: usize,
+    pub memory_bytes: u64,
+}
+
+impl Machine {
+    /// This machine.
+    #[must_use]
+    pub fn probe() -> Self {
+        let uname = rustix::system::uname();
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpu = text("/proc/cpuinfo")
+            .lines()
+            .find_map(|l| {
+                l.strip_prefix("model name")
+                    .map(|r| r.trim_start_matches([' ', '\t', ':']).to_owned())
+            })
+            .unwrap_or_else(|| uname.machine().to_string_lossy().into_owned());
+        Self {
+            kernel: format!(
+                "{} {}",
+                uname.sysname().to_string_lossy(),
+                uname.release().to_string_lossy()
+            ),
+            cpu,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: meminfo("MemTotal"),
+        }
+    }
+}
+
+/// A line of /proc/meminfo, in bytes; 0 where it is missing.
+#[must_use]
+pub fn meminfo(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+/// True for uid 0.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Writes back the file system of `directory` and drops all caches.
+///
+/// # Errors
+/// Why it was not done; without root that is the normal case.
+pub fn drop_caches(directory: &Path) -> Result<(), String> {
+    let file =
+        fs::File::open(directory).map_err(|e| format!("open {}: {e}", directory.display()))?;
+    rustix::fs::syncfs(&file).map_err(|e| format!("sync {}: {e}", directory.display()))?;
+    fs::write("/proc/sys/vm/drop_caches", "3")
+        .map_err(|e| format!("write /proc/sys/vm/drop_caches: {e} (caches stay warm)"))
+}
+
+/// Runs a tool of the system to its end and returns what it printed.
+///
+/// # Errors
+/// The command with its own message.
+pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = std::process::Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "{program} {}: {}",
+        arguments.join(" "),
+        message.trim()
+    ))
+}
+
+pub(crate) fn utf8(path: &Path) -> Result<&str, String> {
+    path.to_str()
+        .ok_or_else(|| format!("{}: the name is not UTF-8", path.display()))
+}

@@ -1,0 +1,25 @@
+//! Workloads, measurement and report that tell what a user-space file system costs.
+//!
+//! File systems are driven by commands that mount them; nothing here links one. [`run`] is the whole of
+//! `bickford eval`: it takes [`EvalArgs`] and leaves a directory of results with a report.
+
+mod args;
+mod command;
+pub mod engine;
+mod error;
+pub mod fio;
+pub mod host;
+pub mod measure;
+pub mod reference;
+pub mod report;
+pub mod results;
+pub mod rows;
+pub mod runner;
+pub mod stats;
+pub mod target;
+pub mod wml;
+mod worker;
+
+pub use args::{EvalArgs, Suite, Ui};
+pub use command::run;
+pub use error::EvalError;

@@ -1,0 +1,299 @@
+//! Results row by row: summaries, comparisons with native, resources, explanations, verdicts.
+
+use crate::measure::OpLatency;
+use crate::measure::tracepoints::Requests;
+use crate::reference::{self, PaperRow};
+use crate::results::{Measured, Results};
+use crate::rows::{Row, WorkloadClass};
+use crate::stats::{Class, Comparison, Summary, median};
+
+use super::explain;
+
+/// Everything the report says, before it is laid out.
+#[derive(Debug)]
+pub struct Analysis<'a> {
+    /// Names of the configurations, native first.
+    pub configs: Vec<&'a str>,
+    /// The rows that were begun.
+    pub rows: Vec<RowAnalysis<'a>>,
+}
+
+/// A row in all configurations.
+#[derive(Debug)]
+pub struct RowAnalysis<'a> {
+    /// The row.
+    pub row: &'a Row,
+    /// The paper's figures, where it is a row of FAST'17.
+    pub paper: Option<PaperRow>,
+    /// One per configuration, native first.
+    pub cells: Vec<Cell<'a>>,
+}
+
+/// A row in one configuration.
+#[derive(Debug)]
+pub struct Cell<'a> {
+    /// The configuration.
+    pub config: &'a str,
+    /// Throughput of the counted rounds.
+    pub summary: Option<Summary>,
+    /// Against native; `None` for native itself and where either has no result.
+    pub comparison: Option<Comparison>,
+    /// What ended the row.
+    pub error: Option<&'a str>,
+    /// Resources, medians of the counted rounds.
+    pub usage: Usage,
+    /// The operation whose percentiles stand for the row: the one natively most time goes to.
+    pub operation: Option<&'a str>,
+    /// Requests of the round that is not counted, with that run.
+    pub requests: Option<(&'a Measured, &'a Requests)>,
+    /// Why it is as it is, from the measurements.
+    pub explanation: Vec<String>,
+}
+
+/// Resources of a row in one configuration.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct Usage {
+    pub operations: Option<f64>,
+    pub elapsed_s: Option<f64>,
+    pub wall_s: Option<f64>,
+    pub mean_us: Option<f64>,
+    pub p50_us: Option<f64>,
+    pub p99_us: Option<f64>,
+    pub workload_s: Option<f64>,
+    pub daemon_s: Option<f64>,
+    pub machine_s: Option<f64>,
+    pub kernel_s: Option<f64>,
+    pub disk_read: Option<f64>,
+    pub disk_written: Option<f64>,
+    pub disk_busy_pct: Option<f64>,
+    pub files_per_s: Option<f64>,
+    pub cache_lower: Option<f64>,
+    pub cache_upper: Option<f64>,
+    pub memory_limit: Option<f64>,
+}
+
+impl Usage {
+    fn of(runs: &[&Measured], operation: Option<&str>) -> Self {
+        let over = |pick: &dyn Fn(&Measured) -> Option<f64>| {
+            median(&runs.iter().filter_map(|m| pick(m)).collect::<Vec<_>>())
+        };
+        // Over all kinds of operations, weighted by how many there were.
+        let latency = |pick: fn(&OpLatency) -> f64| {
+            over(&|m| {
+                let count: u64 = m.work.latencies.iter().map(|l| l.count).sum();
+                let sum: f64 = m
+                    .work
+                    .latencies
+                    .iter()
+                    .map(|l| pick(l) * l.count as f64)
+                    .sum();
+                (count > 0).then(|| sum / count as f64)
+            })
+        };
+        // Percentiles of different operations do not add up: one stands for the row.
+        let most = |pick: fn(&OpLatency) -> f64| {
+            over(&|m| {
+                m.work
+                    .latencies
+                    .iter()
+                    .find(|l| Some(l.op.as_str()) == operation)
+                    .map(pick)
+            })
+        };
+        Self {
+            operations: over(&|m| Some(m.work.operations as f64)),
+            elapsed_s: over(&|m| Some(m.work.elapsed_s)),
+            wall_s: over(&|m| Some(m.wall_s)),
+            mean_us: latency(|l| l.mean_us),
+            p50_us: most(|l| l.p50_us),
+            p99_us: most(|l| l.p99_us),
+            workload_s: over(&|m| Some(m.workload_s)),
+            daemon_s: over(&|m| m.daemon.map(|d| d.total())),
+            machine_s: over(&|m| Some(m.system.busy_s())),
+            kernel_s: over(&|m| Some(m.system.system_s)),
+            disk_read: over(&|m| m.disk.map(|d| d.read_bytes as f64)),
+            disk_written: over(&|m| m.disk.map(|d| d.written_bytes as f64)),
+            disk_busy_pct: over(&|m| {
+                m.disk
+                    .map(|d| (d.busy_ms as f64 / 10.0 / m.wall_s.max(1e-3)).min(100.0))
+            }),
+            files_per_s: over(&|m| {
+                (m.work.files > 0).then(|| m.work.files as f64 / m.work.elapsed_s.max(1e-9))
+            }),
+            cache_lower: over(&|m| m.caches.map(|c| c.lower as f64)),
+            cache_upper: over(&|m| m.caches.map(|c| c.upper as f64)),
+            memory_limit: over(&|m| m.memory_limit.map(|l| l as f64)),
+        }
+    }
+}
+
+impl<'a> Analysis<'a> {
+    /// Works out everything.
+    #[must_use]
+    pub fn of(results: &'a Results) -> Self {
+        let configs: Vec<&str> = results
+            .settings
+            .configs
+            .iter()
+            .map(|c| c.name.as_str())
+            .collect();
+        let papers = reference::fast17();
+        let begun = |row: &&Row| results.samples.iter().any(|s| s.row == row.id);
+        let rows = results.settings.rows.iter().filter(begun).map(|row| {
+            let cells = cells(results, row, &configs);
+            let paper = row
+                .fast17
+                .and_then(|n| papers.iter().find(|p| p.row == n).cloned());
+            RowAnalysis { row, paper, cells }
+        });
+        Self {
+            rows: rows.collect(),
+            configs,
+        }
+    }
+
+    /// The configurations that are compared with native.
+    pub fn compared(&self) -> impl Iterator<Item = &'a str> + use<'a, '_> {
+        self.configs.iter().copied().skip(1)
+    }
+
+    /// How many rows of `config` are in each class, best first, and how many have no result.
+    #[must_use]
+    pub fn counts(&self, config: &str) -> ([usize; 4], usize) {
+        let mut counts = [0; 4];
+        let mut without = 0;
+        for cell in self
+            .rows
+            .iter()
+            .flat_map(|r| &r.cells)
+            .filter(|c| c.config == config)
+        {
+            match cell
+                .comparison
+                .and_then(|c| counts.get_mut(c.class as usize))
+            {
+                Some(count) => *count += 1,
+                None => without += 1,
+            }
+        }
+        (counts, without)
+    }
+
+    /// What to make of `config` for a class of workloads; `None` where no row of it was run.
+    #[must_use]
+    pub fn verdict(&self, config: &str, class: WorkloadClass) -> Option<Verdict> {
+        let rows = self.rows.iter().filter(|r| r.row.class == class);
+        let cells: Vec<&Cell<'_>> = rows
+            .flat_map(|r| &r.cells)
+            .filter(|c| c.config == config)
+            .collect();
+        if cells.is_empty() {
+            return None;
+        }
+        let differences: Vec<f64> = cells
+            .iter()
+            .filter_map(|c| Some(c.comparison?.difference_pct))
+            .collect();
+        let failed = cells.iter().filter(|c| c.error.is_some()).count();
+        let uncertain = cells
+            .iter()
+            .filter(|c| c.comparison.is_some_and(|c| c.uncertain()))
+            .count();
+        let Some(middle) = median(&differences) else {
+            let text = if failed > 0 {
+                format!("{failed} rows failed, none was measured.")
+            } else {
+                "Not measured.".into()
+            };
+            return Some(Verdict { class: None, text });
+        };
+        let worst = differences.iter().copied().fold(f64::INFINITY, f64::min);
+        let worst_class = Class::of_difference(worst);
+        let green = differences
+            .iter()
+            .filter(|d| Class::of_difference(**d) == Class::Green)
+            .count();
+        let count = differences.len();
+        let advice = match Class::of_difference(middle) {
+            _ if green == count => "No reason against it.",
+            _ if 2 * green >= count => "Fine for part of it; look at the rows that are not green.",
+            Class::Green | Class::Yellow => "Acceptable where its features are wanted.",
+            Class::Orange => "Costs a good part of the throughput; measure your own workload.",
+            Class::Red => "Costs more than half of the throughput.",
+        };
+        let mut text = if count == 1 {
+            format!("{advice} {middle:+.1}% in its only row.")
+        } else {
+            format!(
+                "{advice} Median {middle:+.1}%, worst {worst:+.1}%, {green} of {count} rows green."
+            )
+        };
+        if uncertain > 0 {
+            text.push_str(&format!(" {uncertain} uncertain."));
+        }
+        if failed > 0 {
+            text.push_str(&format!(" {failed} failed."));
+        }
+        Some(Verdict {
+            class: Some(worst_class),
+            text,
+        })
+    }
+}
+
+/// What to make of a configuration for a class of workloads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The class of its worst row.
+    pub class: Option<Class>,
+    /// For people.
+    pub text: String,
+}
+
+fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cell<'a>> {
+    let native_runs = configs
+        .first()
+        .map(|c| results.throughputs(&row.id, c))
+        .unwrap_or_default();
+    let operation = configs
+        .iter()
+        .find_map(|c| costliest(results.counted(&row.id, c).next()?));
+    let mut cells: Vec<Cell<'a>> = Vec::new();
+    for config in configs {
+        let runs: Vec<&Measured> = results.counted(&row.id, config).collect();
+        let throughputs: Vec<f64> = runs.iter().map(|m| m.throughput).collect();
+        let error = results.error(&row.id, config);
+        let is_native = cells.is_empty();
+        // A configuration that failed in a later round has no result to compare.
+        let comparable = !is_native && error.is_none();
+        let mut cell = Cell {
+            config,
+            summary: Summary::of(&throughputs),
+            comparison: comparable
+                .then(|| Comparison::of(&native_runs, &throughputs))
+                .flatten(),
+            error,
+            operation,
+            usage: Usage::of(&runs, operation),
+            requests: results.requests(&row.id, config),
+            explanation: Vec::new(),
+        };
+        if let Some(native) = cells.first() {
+            cell.explanation = explain::row(row, native, &cell, results.settings.machine.cpus);
+        }
+        cells.push(cell);
+    }
+    cells
+}
+
+/// The operation most of a run's time went to.
+fn costliest(run: &Measured) -> Option<&str> {
+    let time = |l: &&OpLatency| l.count as f64 * l.mean_us;
+    let most = run
+        .work
+        .latencies
+        .iter()
+        .max_by(|a, b| time(a).total_cmp(&time(b)));
+    most.map(|l| l.op.as_str())
+}

@@ -1,0 +1,161 @@
+//! The page: one file, no network.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::analysis::Analysis;
+use super::{date, plots, sections};
+use crate::results::Results;
+use crate::stats::Class;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole report.
+pub(super) fn page(results: &Results, analysis: &Analysis<'_>) -> Result<String, String> {
+    let settings = &results.settings;
+    let title = format!(
+        "To FUSE or not to FUSE: {} on {}",
+        settings.suite, settings.device
+    );
+    let figures = sections::figures(analysis)?;
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (title) }
+                p.lead {
+                    (settings.machine.cpu) ", " (settings.machine.cpus) " CPUs, "
+                    (settings.machine.memory_bytes >> 20) " MB, " (settings.machine.kernel) ". "
+                    (size(results)) " "
+                    (settings.rounds) " counted " (if settings.rounds == 1 { "round" } else { "rounds" }) ", begun " (date(settings.started)) " UTC."
+                }
+                (summary(analysis))
+                (sections::verdicts(analysis))
+                (sections::table(analysis))
+                (figures)
+                (sections::resources(analysis))
+                (sections::explanations(analysis))
+                (method(results))
+            }
+        }
+    };
+    Ok(markup.into_string())
+}
+
+/// The size of the work against the papers'.
+fn size(results: &Results) -> String {
+    let scale = results.settings.scale;
+    let part = |of: f64| {
+        if of > 1.0 {
+            format!("1/{} of", super::figure(of))
+        } else {
+            format!("{} times", super::figure(1.0 / of))
+        }
+    };
+    match results.settings.suite.as_str() {
+        "quick" => format!(
+            "FAST'17 at {} its size, SAC'10 at {} its size.",
+            part(crate::rows::QUICK_FAST17 / scale),
+            part(crate::rows::QUICK_SAC10 / scale)
+        ),
+        "own" => format!("Own workloads at {} their size.", part(1.0 / scale)),
+        _ => format!("The paper's work at {} its size.", part(1.0 / scale)),
+    }
+}
+
+fn summary(analysis: &Analysis<'_>) -> Markup {
+    html! {
+        section {
+            h2 { "In short" }
+            div.cards {
+                @for config in analysis.compared() {
+                    @let (counts, without) = analysis.counts(config);
+                    @let total: usize = counts.iter().sum::<usize>() + without;
+                    div.card {
+                        h3 { (config) }
+                        div.bar {
+                            @for (class, count) in Class::ALL.iter().zip(counts).filter(|(_, n)| *n > 0) {
+                                span class=(class) style=(format!("flex:{count}")) { (count) }
+                            }
+                            @if without > 0 { span.none style=(format!("flex:{without}")) { (without) } }
+                        }
+                        p {
+                            (counts.first().copied().unwrap_or(0)) " of " (total)
+                            " rows within 5% of the native file system"
+                            @if without > 0 { "; " (without) " without a result" }
+                            "."
+                        }
+                    }
+                }
+            }
+            (legend())
+        }
+    }
+}
+
+/// What the colours mean.
+fn legend() -> Markup {
+    html! {
+        p.legend {
+            span.green { "green" } " under 5% slower, or faster "
+            span.yellow { "yellow" } " 5 to 25% "
+            span.orange { "orange" } " 25 to 50% "
+            span.red { "red" } " over 50% "
+            span.none { "none" } " no result "
+            "— " b { "?" } " the spread reaches another class"
+        }
+    }
+}
+
+/// The key of plots and bars.
+pub(super) fn key(configs: &[&str]) -> Markup {
+    html! {
+        p.key {
+            @for (index, config) in configs.iter().enumerate() {
+                span { i style=(format!("background:{}", plots::css_colour(index))) {} (config) " " }
+            }
+        }
+    }
+}
+
+fn method(results: &Results) -> Markup {
+    let settings = &results.settings;
+    html! {
+        section {
+            h2 { "How it was measured" }
+            p {
+                "Every row does a fixed amount of work in each configuration in turn. The first round is not counted for "
+                "throughput: it is the one whose requests are traced. The figure is the median of the counted rounds; the "
+                "interval is the 95% bootstrap interval of the ratio of medians. Before each run the lower file system is "
+                "mounted again (made anew where the row writes) and the caches are dropped. Workload and daemon share a memory "
+                "limit that keeps the papers' ratio of data to memory where it is above "
+                (crate::host::cgroup::LEAST >> 20) " MB, the least programs need. "
+                "Operations are counted as Filebench counts them: create, write and close are three."
+            }
+            p {
+                "CPU time comes from /proc, device traffic from /sys/block, requests from the kernel's tracepoints "
+                "fuse_request_send and fuse_request_end. Cycles per operation are not measured."
+            }
+            @if !results.notes.is_empty() {
+                h3 { "Notes of this run" }
+                ul { @for note in &results.notes { li { (note) } } }
+            }
+            h3 { "Configurations" }
+            table.plain {
+                @for config in &settings.configs {
+                    tr { th { (config.name) } td {
+                        @match &config.command { Some(command) => code { (command) }, None => "the lower file system itself" }
+                    } }
+                }
+            }
+            h3 { "To repeat it" }
+            pre { (settings.command) }
+            p.small { "bickford-eval " (settings.version) }
+        }
+    }
+}

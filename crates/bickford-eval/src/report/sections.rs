@@ -1,0 +1,353 @@
+//! The sections of the page.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::analysis::{Analysis, Cell, RowAnalysis};
+use super::figure;
+use super::html::key;
+use super::plots::{self, Line};
+use crate::reference::{PaperRow, sac10_finding};
+use crate::rows::WorkloadClass;
+use crate::stats::Class;
+
+/// What to make of each configuration for each class of workloads.
+pub(super) fn verdicts(analysis: &Analysis<'_>) -> Markup {
+    html! {
+        section {
+            h2 { "Verdict by class of workload" }
+            table.verdicts {
+                thead { tr { th { "Workload" } @for config in analysis.compared() { th { (config) } } } }
+                tbody {
+                    @for class in WorkloadClass::ALL {
+                        @if analysis.rows.iter().any(|r| r.row.class == class) {
+                            tr {
+                                th { (class.title()) }
+                                @for config in analysis.compared() {
+                                    @match analysis.verdict(config, class) {
+                                        Some(verdict) => {
+                                            td { span class=(format!("dot {}", class_name(verdict.class))) {} (verdict.text) }
+                                        }
+                                        None => td {},
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            p.small { "The dot is the class of the worst row." }
+        }
+    }
+}
+
+fn class_name(class: Option<Class>) -> &'static str {
+    class.map_or("none", Class::name)
+}
+
+/// Every row in every configuration, beside the paper's.
+pub(super) fn table(analysis: &Analysis<'_>) -> Markup {
+    let paper = analysis.rows.iter().any(|r| r.paper.is_some());
+    html! {
+        section {
+            h2 { "Every row" }
+            table.rows {
+                thead {
+                    tr {
+                        th rowspan="2" { "Row" }
+                        th.name rowspan="2" { "Workload" }
+                        th rowspan="2" { "Native" }
+                        th colspan=(analysis.configs.len().saturating_sub(1)) { "Difference to native, %" }
+                        @if paper { th.paper colspan="4" { "FAST'17, %" } }
+                    }
+                    tr {
+                        @for config in analysis.compared() { th { (config) } }
+                        @if paper {
+                            th.paper { "HDD base" } th { "HDD opt" } th { "SSD base" } th { "SSD opt" }
+                        }
+                    }
+                }
+                tbody {
+                    @for row in &analysis.rows {
+                        tr {
+                            td.id { a href=(format!("#{}", row.row.id)) { (row.row.id) } }
+                            td.name { (row.row.name) }
+                            (native(row))
+                            @for cell in row.cells.iter().skip(1) { (difference(cell)) }
+                            @if paper { (paper_cells(row.paper.as_ref())) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn native(row: &RowAnalysis<'_>) -> Markup {
+    let Some(cell) = row.cells.first() else {
+        return html! { td {} };
+    };
+    html! {
+        td.number {
+            @match cell.summary {
+                Some(summary) => {
+                    (figure(summary.median)) " " span.unit { (row.row.kind.unit()) }
+                    " " span.spread title="median absolute deviation" { "±" (format!("{:.0}%", summary.spread_pct())) }
+                }
+                None => span.none { "none" },
+            }
+        }
+    }
+}
+
+fn difference(cell: &Cell<'_>) -> Markup {
+    match (cell.comparison, cell.error) {
+        (Some(compared), _) => {
+            let range = format!(
+                "{:+.1} to {:+.1}",
+                compared.interval_pct.low, compared.interval_pct.high
+            );
+            html! {
+                td class=(format!("cell {}", compared.class)) title=(range) {
+                    (format!("{:+.1}", compared.difference_pct))
+                    @if compared.uncertain() { b { "?" } }
+                }
+            }
+        }
+        (None, Some(error)) => html! { td.cell.none title=(error) { "error" } },
+        (None, None) => html! { td.cell.none { "–" } },
+    }
+}
+
+fn paper_cells(paper: Option<&PaperRow>) -> Markup {
+    let Some(paper) = paper else {
+        return html! { td.paper colspan="4" {} };
+    };
+    let all = [
+        paper.hdd_base_pct,
+        paper.hdd_opt_pct,
+        paper.ssd_base_pct,
+        paper.ssd_opt_pct,
+    ];
+    html! {
+        @for (index, value) in all.iter().enumerate() {
+            td class=(format!("cell faint {}{}", Class::of_difference(*value), if index == 0 { " paper" } else { "" })) {
+                (format!("{value:+.1}"))
+            }
+        }
+    }
+}
+
+const FIGURES: [(&str, &str, &str); 9] = [
+    (
+        "2",
+        "Writing a 16 MB file by size of the buffer",
+        "buffer, KB",
+    ),
+    (
+        "3a",
+        "Per-character output (putc)",
+        "file size in the paper, MB",
+    ),
+    ("3b", "Block output, 16 KiB", "file size in the paper, MB"),
+    (
+        "3c",
+        "Per-character input (getc), warm cache",
+        "file size in the paper, MB",
+    ),
+    (
+        "3d",
+        "Block input, warm cache",
+        "file size in the paper, MB",
+    ),
+    (
+        "3e",
+        "Per-character input, cold cache",
+        "file size in the paper, MB",
+    ),
+    (
+        "3f",
+        "Block input, cold cache",
+        "file size in the paper, MB",
+    ),
+    ("4", "PostMark", ""),
+    ("5", "cp of a 1.1 GB file", ""),
+];
+
+/// SAC'10's figures, each with what the paper found.
+pub(super) fn figures(analysis: &Analysis<'_>) -> Result<Markup, String> {
+    let mut drawn = Vec::new();
+    for (figure, title, axis) in FIGURES {
+        let rows: Vec<&RowAnalysis<'_>> = analysis
+            .rows
+            .iter()
+            .filter(|r| r.row.figure.as_deref() == Some(figure))
+            .collect();
+        let measured = rows
+            .iter()
+            .any(|r| r.cells.iter().any(|c| c.summary.is_some()));
+        if !measured {
+            continue;
+        }
+        let picture = match rows.as_slice() {
+            [_, _, ..] => plot(analysis, &rows, axis)?,
+            [row] => bars(row),
+            [] => continue,
+        };
+        drawn.push(html! {
+            figure {
+                figcaption { b { "Figure " (figure) ". " } (title) }
+                (picture)
+                p.finding { b { "The paper: " } (sac10_finding(figure)) }
+            }
+        });
+    }
+    Ok(html! {
+        @if !drawn.is_empty() {
+            section {
+                h2 { "The figures of SAC'10" }
+                (key(&analysis.configs))
+                div.figures { @for figure in &drawn { (figure) } }
+                p.small {
+                    "Points are medians, the vertical strokes reach from the slowest to the fastest round. "
+                    "The paper's big_writes is the difference between base (requests of 4 KiB) and the others."
+                }
+            }
+        }
+    })
+}
+
+fn plot(analysis: &Analysis<'_>, rows: &[&RowAnalysis<'_>], axis: &str) -> Result<Markup, String> {
+    let lines: Vec<Line<'_>> = analysis
+        .configs
+        .iter()
+        .map(|config| {
+            let points = rows.iter().filter_map(|row| {
+                let cell = row.cells.iter().find(|c| c.config == *config)?;
+                let summary = cell.summary?;
+                Some((row.row.x?, summary.median, summary.min, summary.max))
+            });
+            Line {
+                name: config,
+                points: points.collect(),
+            }
+        })
+        .collect();
+    let unit = rows.first().map_or("", |r| r.row.kind.unit());
+    let names: Vec<&str> = lines.iter().map(|l| l.name).collect();
+    let svg = plots::lines(&lines, axis, unit)?;
+    Ok(html! { div.plot aria-label=(names.join(", ")) { (PreEscaped(svg)) } })
+}
+
+/// A row of its own: one bar of seconds per configuration.
+fn bars(row: &RowAnalysis<'_>) -> Markup {
+    let most = row
+        .cells
+        .iter()
+        .filter_map(|c| c.usage.elapsed_s)
+        .fold(0.0, f64::max)
+        .max(1e-9);
+    html! {
+        div.bars {
+            @for (index, cell) in row.cells.iter().enumerate() {
+                div.line {
+                    span.label { (cell.config) }
+                    @if let Some(seconds) = cell.usage.elapsed_s {
+                        span.track {
+                            i style=(format!("width:{:.1}%;background:{}", 100.0 * seconds / most, plots::css_colour(index))) {}
+                        }
+                        span.value { (figure(seconds)) " s" }
+                    } @else { span.track {} span.value { "none" } }
+                }
+            }
+        }
+    }
+}
+
+/// CPU, device and caches of every row.
+pub(super) fn resources(analysis: &Analysis<'_>) -> Markup {
+    html! {
+        section {
+            h2 { "Resources" }
+            p.small {
+                "Medians of the counted rounds. CPU in seconds for the whole row (machine: all processes and the kernel). "
+                "Percentiles are those of the operation that natively takes most of the row's time."
+            }
+            table.resources {
+                thead {
+                    tr {
+                        th.name { "Workload" } th { "Configuration" } th { "p50 us" } th { "p99 us" }
+                        th { "Files/s" } th { "Time s" } th { "Workload CPU" } th { "Daemon CPU" } th { "Machine CPU" }
+                        th { "Read MB" } th { "Written MB" } th { "Device busy" } th { "Cache below MB" } th { "Cache above MB" }
+                        th { "Limit MB" }
+                    }
+                }
+                @for row in &analysis.rows {
+                    tbody {
+                        @for (index, cell) in row.cells.iter().enumerate() {
+                            tr {
+                                @if index == 0 { th.name rowspan=(row.cells.len()) { (row.row.name) } }
+                                td { (cell.config) }
+                                (usage(cell))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn usage(cell: &Cell<'_>) -> Markup {
+    let u = cell.usage;
+    let mega = |v: Option<f64>| v.map(|v| v / 1e6);
+    let plain = [
+        u.p50_us,
+        u.p99_us,
+        u.files_per_s,
+        u.wall_s,
+        u.workload_s,
+        u.daemon_s,
+        u.machine_s,
+    ];
+    let data = [mega(u.disk_read), mega(u.disk_written)];
+    let caches = [
+        mega(u.cache_lower),
+        mega(u.cache_upper),
+        mega(u.memory_limit),
+    ];
+    let show = |value: &Option<f64>| html! { td.number { @if let Some(value) = value { (figure(*value)) } } };
+    html! {
+        @for value in &plain { (show(value)) }
+        @for value in &data { (show(value)) }
+        td.number { @if let Some(busy) = u.disk_busy_pct { (format!("{busy:.0}%")) } }
+        @for value in &caches { (show(value)) }
+    }
+}
+
+/// Why each row is as it is.
+pub(super) fn explanations(analysis: &Analysis<'_>) -> Markup {
+    html! {
+        section {
+            h2 { "Why" }
+            @for row in &analysis.rows {
+                article id=(row.row.id) {
+                    h3 { span.id { (row.row.id) } " " (row.row.name) }
+                    dl {
+                        @for cell in row.cells.iter().skip(1) {
+                            dt {
+                                (cell.config)
+                                @if let Some(compared) = cell.comparison {
+                                    " " span class=(format!("tag {}", compared.class)) { (format!("{:+.1}%", compared.difference_pct)) }
+                                }
+                            }
+                            dd { @for sentence in &cell.explanation { p { (sentence) } } }
+                        }
+                        @if let Some(error) = row.cells.first().and_then(|c| c.error) {
+                            dt { "native" } dd { "The row ended with an error: " (error) "." }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The summary for a terminal.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+
+use super::analysis::{Analysis, Cell};
+use super::figure;
+use crate::results::Results;
+use crate::rows::WorkloadClass;
+use crate::stats::Class;
+
+fn paint(class: Option<Class>, text: &str, colours: bool) -> String {
+    let code = match class {
+        Some(Class::Green) => "32",
+        Some(Class::Yellow) => "33",
+        Some(Class::Orange) => "38;5;208",
+        Some(Class::Red) => "31",
+        None => "2",
+    };
+    if colours {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The table, the verdicts and the errors, with colours if standard output is a terminal.
+#[must_use]
+pub fn text(results: &Results) -> String {
+    render(results, std::io::stdout().is_terminal())
+}
+
+fn render(results: &Results, colours: bool) -> String {
+    let analysis = Analysis::of(results);
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let name = analysis
+        .rows
+        .iter()
+        .map(|r| r.row.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let _ = write!(out, "\n{:<8} {:<name$} {:>22}", "row", "workload", "native");
+    for config in analysis.compared() {
+        let _ = write!(out, " {config:>16}");
+    }
+    out.push('\n');
+    for row in &analysis.rows {
+        let native = row.cells.first().and_then(|c| c.summary);
+        let native = native.map_or("-".into(), |s| {
+            format!("{} {}", figure(s.median), row.row.kind.unit())
+        });
+        let _ = write!(
+            out,
+            "{:<8} {:<name$} {:>22}",
+            row.row.id, row.row.name, native
+        );
+        for cell in row.cells.iter().skip(1) {
+            let _ = write!(out, " {}", difference(cell, colours));
+        }
+        out.push('\n');
+    }
+    for config in analysis.compared() {
+        let ([green, yellow, orange, red], without) = analysis.counts(config);
+        let _ = write!(
+            out,
+            "\n{config}: {green} green, {yellow} yellow, {orange} orange, {red} red"
+        );
+        if without > 0 {
+            let _ = write!(out, ", {without} without a result");
+        }
+        out.push('\n');
+        for class in WorkloadClass::ALL {
+            if let Some(verdict) = analysis.verdict(config, class) {
+                let title = format!("{:<24}", class.title());
+                let _ = writeln!(
+                    out,
+                    "  {} {}",
+                    paint(verdict.class, &title, colours),
+                    verdict.text
+                );
+            }
+        }
+    }
+    errors(&analysis, &mut out);
+    for note in &results.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn difference(cell: &Cell<'_>, colours: bool) -> String {
+    let (class, text) = match (cell.comparison, cell.error) {
+        (Some(compared), _) => {
+            let mark = if compared.uncertain() { "?" } else { " " };
+            (
+                Some(compared.class),
+                format!("{:+.1}% {}{mark}", compared.difference_pct, compared.class),
+            )
+        }
+        (None, Some(_)) => (None, "error ".to_owned()),
+        (None, None) => (None, "- ".to_owned()),
+    };
+    paint(class, &format!("{text:>16}"), colours)
+}
+
+fn errors(analysis: &Analysis<'_>, out: &mut String) {
+    for row in &analysis.rows {
+        for cell in &row.cells {
+            if let Some(error) = cell.error {
+                let _ = writeln!(out, "error: {} · {}: {error}", row.row.name, cell.config);
+            }
+        }
+    }
+}

@@ -1,0 +1,565 @@
+//! Runs every row in every configuration, interleaved, and keeps each result as it comes.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::Ui;
+use crate::error::EvalError;
+use crate::fio;
+use crate::host::cgroup::{MemoryLimit, Writeback};
+use crate::host::device::{Choice, Device};
+use crate::host::process::{self, Cut, Finished, Limits};
+use crate::host::{self, utf8};
+use crate::measure::Work;
+use crate::measure::cpu::{ProcessTime, SystemTime};
+use crate::measure::disk::Counters;
+use crate::measure::tracepoints::{Requests, Tracing};
+use crate::results::{Caches, Measured, Outcome, Sample, Store};
+use crate::rows::{Kind, Row};
+use crate::target::{Config, Target};
+use crate::worker::{self, Answer, Job};
+
+/// How long making the files of a row may take.
+const PREPARE_TIME: Duration = Duration::from_secs(3600);
+
+/// Why a run of a row has no result.
+#[derive(Debug)]
+enum Ended {
+    Interrupted,
+    Failed(String),
+}
+
+impl From<String> for Ended {
+    fn from(error: String) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Runs what is missing in a store.
+pub struct Runner<'a> {
+    store: &'a mut Store,
+    ui: &'a Ui,
+    stop: Arc<AtomicBool>,
+    // Taken down in this order: the device lies in the work directory.
+    device: Device,
+    work: WorkDirectory,
+    /// What lies on the device, if it may serve again.
+    files: Option<Kind>,
+    notes: Vec<String>,
+}
+
+impl<'a> Runner<'a> {
+    /// Sets up the device.
+    ///
+    /// # Errors
+    /// The device cannot be set up.
+    pub fn new(store: &'a mut Store, ui: &'a Ui, stop: Arc<AtomicBool>) -> Result<Self, EvalError> {
+        let settings = &store.results.settings;
+        let parent =
+            fs::canonicalize(&settings.directory).map_err(EvalError::io(&settings.directory))?;
+        let work = WorkDirectory::new(&parent)?;
+        let bytes = settings
+            .rows
+            .iter()
+            .map(|r| r.kind.bytes())
+            .max()
+            .unwrap_or(0);
+        let device =
+            Device::set_up(&settings.device, &work.path, bytes).map_err(EvalError::SetUp)?;
+        let logs = store.directory().join("logs");
+        fs::create_dir_all(&logs).map_err(EvalError::io(logs))?;
+        Ok(Self {
+            store,
+            ui,
+            stop,
+            work,
+            device,
+            files: None,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Runs everything that is missing. Returns false when it was interrupted.
+    ///
+    /// # Errors
+    /// Results cannot be kept. An error of a row is kept with the row instead.
+    pub fn run(&mut self) -> Result<bool, EvalError> {
+        let settings = self.store.results.settings.clone();
+        self.limits_of_this_machine();
+        let bar = self.progress_bar();
+        let rounds = settings.rounds + 1;
+        for row in &settings.rows {
+            for round in 0..rounds {
+                for turn in 0..settings.configs.len() {
+                    // Each round begins with another configuration, so that none always follows the same.
+                    let index = (turn + round as usize) % settings.configs.len();
+                    let Some(config) = settings.configs.get(index) else {
+                        continue;
+                    };
+                    bar.set_message(format!("{} · {}", row.name, config.name));
+                    if !self.store.is_done(&row.id, &config.name, round)
+                        && !self.sample(row, config, round, &bar)?
+                    {
+                        bar.abandon_with_message("interrupted");
+                        return Ok(false);
+                    }
+                    bar.inc(1);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        Ok(true)
+    }
+
+    fn progress_bar(&self) -> ProgressBar {
+        let settings = &self.store.results.settings;
+        let total = settings.rows.len() * settings.configs.len() * (settings.rounds as usize + 1);
+        if !self.ui.progress {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(total as u64);
+        let template = "{bar:30} {pos}/{len}  {elapsed} gone, {eta} left  {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_secs(1));
+        bar
+    }
+
+    /// Notes what this machine does not let us do, and what that does to the result.
+    fn limits_of_this_machine(&mut self) {
+        let mut notes = Vec::new();
+        if self.store.results.settings.rounds < 3 {
+            notes.push(
+                "Fewer than three rounds were counted: the spread is not known, and no class is certain.".to_owned(),
+            );
+        }
+        if let Err(error) = MemoryLimit::new(1 << 30) {
+            notes.push(format!(
+                "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
+            ));
+        }
+        if !host::is_root() {
+            notes.push(
+                "Not run as root: caches stay warm, requests are not counted, and configurations that need root fail."
+                    .to_owned(),
+            );
+        }
+        if matches!(self.store.results.settings.device, Choice::Directory(_)) {
+            notes.push(
+                "The lower file system is a directory in use, not made fresh: its age and its other users are part of the result."
+                    .to_owned(),
+            );
+        }
+        self.notes.extend(notes);
+    }
+
+    /// Runs a row in a configuration once and keeps the result; false when interrupted.
+    fn sample(
+        &mut self,
+        row: &Row,
+        config: &Config,
+        round: u32,
+        bar: &ProgressBar,
+    ) -> Result<bool, EvalError> {
+        let outcome = match self.measure(row, config, round) {
+            Ok(measured) => Outcome::Measured(Box::new(measured)),
+            Err(Ended::Interrupted) => return Ok(false),
+            Err(Ended::Failed(error)) => {
+                if self.ui.progress {
+                    bar.println(format!("{} · {}: {error}", row.name, config.name));
+                }
+                // The device may be full or half prepared.
+                self.files = None;
+                Outcome::Failed(error)
+            }
+        };
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        for note in std::mem::take(&mut self.notes) {
+            self.store.note(&note)?;
+        }
+        let sample = Sample {
+            row: row.id.clone(),
+            config: config.name.clone(),
+            round,
+            outcome,
+        };
+        self.store.add(sample)?;
+        Ok(true)
+    }
+
+    /// Makes the files of the row, unless the last row left just these.
+    fn provide(&mut self, kind: &Kind) -> Result<(), Ended> {
+        if kind.reads_only()
+            && self
+                .files
+                .as_ref()
+                .is_some_and(|there| same_files(there, kind))
+        {
+            return Ok(());
+        }
+        self.files = None;
+        self.device.remake()?;
+        let job = Job::Prepare {
+            kind: kind.clone(),
+            directory: self.device.data().to_owned(),
+        };
+        self.worker(&job, None, Instant::now() + PREPARE_TIME, &|| {})?;
+        if kind.reads_only() {
+            self.files = Some(kind.clone());
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, row: &Row, config: &Config, round: u32) -> Result<Measured, Ended> {
+        self.provide(&row.kind)?;
+        self.device.remount()?;
+        if host::is_root() {
+            host::drop_caches(self.device.data())?;
+        }
+        let limit = MemoryLimit::new(row.memory).ok();
+        let _writeback = limit.as_ref().and_then(Writeback::early);
+        let entrance = limit.as_ref().map(MemoryLimit::entrance);
+        let log = self
+            .store
+            .directory()
+            .join("logs")
+            .join(format!("{}.log", config.name));
+        let point = self.work.path.join("mnt");
+        let target = Target::mount(
+            config,
+            self.device.data(),
+            &point,
+            &log,
+            entrance.as_deref(),
+        )?;
+        let tracing = if round == 0 {
+            self.trace(&target)
+        } else {
+            None
+        };
+        let before = Moment::now(&self.device, &target);
+        let ran = self.execute(&row.kind, &target, entrance.as_deref());
+        let after = Moment::now(&self.device, &target);
+        let requests = tracing.map(Tracing::finish);
+        let trouble = target.trouble();
+        let cached = limit.as_ref().map(MemoryLimit::page_cache);
+        let kills = limit.as_ref().map_or(0, MemoryLimit::kills);
+        let unmounted = target.unmount();
+        let caches = limit.as_ref().zip(cached).map(|(limit, both)| {
+            let lower = limit.page_cache().min(both);
+            Caches {
+                lower,
+                upper: both - lower,
+            }
+        });
+        let (work, finished) = ran.map_err(|ended| explain(ended, trouble.as_deref(), kills))?;
+        if let Some(trouble) = trouble {
+            return Err(Ended::Failed(trouble));
+        }
+        if let Err(error) = unmounted {
+            self.notes
+                .push(format!("{} · {}: {error}", row.name, config.name));
+        }
+        Ok(Measured {
+            throughput: row.kind.throughput(&work),
+            work,
+            wall_s: finished.wall_s,
+            workload_s: finished.cpu_s,
+            daemon: after.daemon_since(&before),
+            system: after.system.since(&before.system),
+            disk: after.disk.zip(before.disk).map(|(a, b)| a.since(&b)),
+            requests: requests.map(|r| self.check(r, row, config)),
+            caches,
+            memory_limit: limit.as_ref().map(|l| l.bytes),
+        })
+    }
+
+    fn check(&mut self, requests: Requests, row: &Row, config: &Config) -> Requests {
+        if requests.lost > 0 {
+            self.notes.push(format!(
+                "{} · {}: {} trace events were lost, its request counts are too small.",
+                row.name, config.name, requests.lost
+            ));
+        }
+        requests
+    }
+
+    fn trace(&mut self, target: &Target) -> Option<Tracing> {
+        match Tracing::start(target.connection()?) {
+            Ok(tracing) => Some(tracing),
+            Err(error) => {
+                self.notes
+                    .push(format!("Requests are not counted: {error}."));
+                None
+            }
+        }
+    }
+
+    /// Runs the row's program in the target and reads its answer.
+    fn execute(
+        &self,
+        kind: &Kind,
+        target: &Target,
+        entrance: Option<&Path>,
+    ) -> Result<(Work, Finished), Ended> {
+        let deadline = Instant::now() + Duration::from_secs(self.store.results.settings.deadline_s);
+        let directory = target.directory();
+        let release = || target.release();
+        let program = |name: &str, arguments: &[OsString]| {
+            let command = process::limited(OsStr::new(name), arguments, entrance);
+            self.child(command, name, deadline, &release)
+        };
+        match kind {
+            Kind::Wml { .. } | Kind::Bonnie { .. } | Kind::BufferWrite { .. } => {
+                let job = Job::Run {
+                    kind: kind.clone(),
+                    directory: directory.to_owned(),
+                };
+                self.worker(&job, entrance, deadline, &release)
+            }
+            Kind::Fio(spec) => {
+                let finished = program("fio", &spec.arguments(directory))?;
+                let answer = fio::answer(spec, &finished.stdout);
+                // What fio says on standard error tells more than its answer does.
+                let finished = finished.success("fio")?;
+                Ok((answer?, finished))
+            }
+            Kind::Copy { bytes } => {
+                let from = worker::single_file(directory).into_os_string();
+                let finished = program("cp", &[from, directory.join("copy").into_os_string()])?
+                    .success("cp")?;
+                Ok((by_the_clock(1, 1, *bytes, &finished), finished))
+            }
+            Kind::Postmark {
+                files,
+                transactions,
+            } => {
+                let script = self.postmark_script(*files, *transactions, directory)?;
+                let finished =
+                    program("postmark", &[script.into_os_string()])?.success("postmark")?;
+                // PostMark ends with status 0 after an error; its report tells.
+                if finished.stdout.contains("Error") || !finished.stdout.contains("transactions") {
+                    return Err(Ended::Failed(format!(
+                        "postmark: {}",
+                        process::tail(&finished.stdout)
+                    )));
+                }
+                Ok((by_the_clock(*transactions, *files, 0, &finished), finished))
+            }
+        }
+    }
+
+    fn postmark_script(
+        &self,
+        files: u64,
+        transactions: u64,
+        directory: &Path,
+    ) -> Result<PathBuf, String> {
+        let script = self.work.path.join("postmark");
+        let text = format!(
+            "set location {}\nset number {files}\nset size 1024 65536\nset transactions {transactions}\n\
+             set seed 42\nrun\nquit\n",
+            utf8(directory)?
+        );
+        fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
+        Ok(script)
+    }
+
+    fn child(
+        &self,
+        mut command: Command,
+        name: &str,
+        deadline: Instant,
+        release: &dyn Fn(),
+    ) -> Result<Finished, Ended> {
+        // fio and others leave files where they are started.
+        command.current_dir(&self.work.path);
+        let limits = Limits {
+            deadline,
+            stop: &self.stop,
+            release,
+        };
+        match process::run(command, &limits)? {
+            Ok(finished)
+                if finished.status.code() == Some(127) && finished.stderr.contains(name) =>
+            {
+                Err(Ended::Failed(format!(
+                    "{name} is not installed; install the package `{name}`"
+                )))
+            }
+            Ok(finished) => Ok(finished),
+            Err(Cut::Interrupted) => Err(Ended::Interrupted),
+            Err(Cut::Deadline) => Err(Ended::Failed(format!(
+                "{name} was not done within {} s and was killed; a longer --deadline or a smaller --scale may help",
+                self.store.results.settings.deadline_s
+            ))),
+        }
+    }
+
+    fn worker(
+        &self,
+        job: &Job,
+        entrance: Option<&Path>,
+        deadline: Instant,
+        release: &dyn Fn(),
+    ) -> Result<(Work, Finished), Ended> {
+        let Some((program, leading)) = self.ui.again.split_first() else {
+            return Err(Ended::Failed(
+                "the program does not know how to start itself".into(),
+            ));
+        };
+        let mut arguments = leading.to_vec();
+        arguments.push("--worker".into());
+        arguments.push(
+            serde_json::to_string(job)
+                .map_err(|e| e.to_string())?
+                .into(),
+        );
+        let command = process::limited(program, &arguments, entrance);
+        let finished = self
+            .child(command, "the workload", deadline, release)?
+            .success("the workload")?;
+        match serde_json::from_str(&finished.stdout) {
+            Ok(Answer::Done(work)) => Ok((work, finished)),
+            Ok(Answer::Failed(error)) => Err(Ended::Failed(error)),
+            Err(_) => Err(Ended::Failed(format!(
+                "the workload: {}",
+                process::tail(&finished.stdout)
+            ))),
+        }
+    }
+
+    /// The engine's own time per operation in nanoseconds with no file system below it, for each workload in WML of the suite.
+    #[must_use]
+    pub fn engine_cost(&self) -> BTreeMap<String, f64> {
+        let mut costs = BTreeMap::new();
+        for row in self
+            .store
+            .results
+            .settings
+            .rows
+            .iter()
+            .filter(|r| matches!(r.kind, Kind::Wml { .. }))
+        {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let job = Job::Null {
+                kind: row.kind.clone(),
+            };
+            if let Ok((work, finished)) = self.worker(&job, None, deadline, &|| {})
+                && work.operations > 0
+            {
+                costs.insert(
+                    row.id.clone(),
+                    finished.cpu_s * 1e9 / work.operations as f64,
+                );
+            }
+        }
+        costs
+    }
+}
+
+/// A directory for the image and the mount points. It is never removed with what is in it: something of
+/// the user's may still be mounted there.
+struct WorkDirectory {
+    path: PathBuf,
+}
+
+impl WorkDirectory {
+    fn new(parent: &Path) -> Result<Self, EvalError> {
+        let made = tempfile::Builder::new()
+            .prefix("bickford-eval-")
+            .tempdir_in(parent);
+        Ok(Self {
+            path: made.map_err(EvalError::io(parent))?.keep(),
+        })
+    }
+}
+
+impl Drop for WorkDirectory {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            // A directory that is a mount point or not empty stays.
+            let removed = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => fs::remove_dir(entry.path()),
+                _ => fs::remove_file(entry.path()),
+            };
+            if let Err(error) = removed {
+                eprintln!("bickford eval: {} is left: {error}", entry.path().display());
+            }
+        }
+        // Fails where something was left, which has been told.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// True where `there` left the files that `wanted` reads.
+fn same_files(there: &Kind, wanted: &Kind) -> bool {
+    match (there, wanted) {
+        (Kind::Fio(a), Kind::Fio(b)) => a.reads() && (a.files, a.bytes) == (b.files, b.bytes),
+        (Kind::Bonnie { phase: a, bytes: x }, Kind::Bonnie { bytes: y, .. }) => a.reads() && x == y,
+        (Kind::Wml { .. }, Kind::Wml { .. }) => there == wanted,
+        _ => false,
+    }
+}
+
+/// The work of a program that does not time itself: all of its run.
+fn by_the_clock(operations: u64, files: u64, bytes: u64, finished: &Finished) -> Work {
+    Work {
+        operations,
+        files,
+        bytes,
+        elapsed_s: finished.wall_s,
+        latencies: Vec::new(),
+    }
+}
+
+/// Puts what happened to the mount before what the workload said of it.
+fn explain(ended: Ended, trouble: Option<&str>, kills: u64) -> Ended {
+    let Ended::Failed(error) = ended else {
+        return ended;
+    };
+    let mut parts: Vec<String> = trouble.map(str::to_owned).into_iter().collect();
+    if kills > 0 {
+        parts.push(
+            "the kernel killed a process for want of memory; a larger --scale gives it more".into(),
+        );
+    }
+    parts.push(error);
+    Ended::Failed(parts.join(": "))
+}
+
+/// The counters at one moment.
+struct Moment {
+    system: SystemTime,
+    daemon: Option<ProcessTime>,
+    disk: Option<Counters>,
+}
+
+impl Moment {
+    fn now(device: &Device, target: &Target) -> Self {
+        Self {
+            system: SystemTime::now(),
+            daemon: target.daemon_time(),
+            disk: device.counters().and_then(|path| Counters::read(&path)),
+        }
+    }
+
+    fn daemon_since(&self, earlier: &Self) -> Option<ProcessTime> {
+        let (now, then) = (self.daemon?, earlier.daemon?);
+        Some(ProcessTime {
+            user_s: (now.user_s - then.user_s).max(0.0),
+            system_s: (now.system_s - then.system_s).max(0.0),
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! Medians, spread, the confidence of a ratio, and the four classes of FAST'17.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How often the bootstrap draws again; 2,000 draws put the 95% bounds within their own noise.
+const RESAMPLES: usize = 2000;
+
+/// The median of `values`, or `None` when there are none. Values that are not finite are left out.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// The quantile `q` (0 to 1) of `values` with linear interpolation between neighbours.
+#[must_use]
+pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let position = q.clamp(0.0, 1.0) * last as f64;
+    let low = sorted.get(position.floor() as usize)?;
+    let high = sorted.get(position.ceil() as usize)?;
+    Some(low + (high - low) * position.fract())
+}
+
+/// Median and spread of the counted rounds of one row in one configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many rounds were counted.
+    pub rounds: usize,
+    /// The median.
+    pub median: f64,
+    /// The median absolute deviation from the median, in the unit of the values.
+    pub mad: f64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Sums up `values`; `None` when there are none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let centre = median(values)?;
+        let deviations: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();
+        Some(Self {
+            rounds: values.len(),
+            median: centre,
+            mad: median(&deviations)?,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+
+    /// The spread as a percentage of the median (0 when the median is 0).
+    #[must_use]
+    pub fn spread_pct(&self) -> f64 {
+        if self.median == 0.0 {
+            0.0
+        } else {
+            100.0 * self.mad / self.median.abs()
+        }
+    }
+}
+
+/// An interval, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The 95% percentile-bootstrap interval of `median(other) / median(native)`.
+///
+/// Both groups are drawn again with replacement, from a fixed seed, so that the same samples always
+/// give the same interval. With three rounds the interval can be no wider than the extremes seen:
+/// it tells of the spread in this run, not of other machines or days.
+#[must_use]
+pub fn bootstrap_ratio(native: &[f64], other: &[f64]) -> Option<Interval> {
+    if native.is_empty() || other.is_empty() {
+        return None;
+    }
+    let mut random = fastrand::Rng::with_seed(0x5eed);
+    let mut ratios = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        let below = median(&draw(native, &mut random))?;
+        let above = median(&draw(other, &mut random))?;
+        if below > 0.0 {
+            ratios.push(above / below);
+        }
+    }
+    Some(Interval {
+        low: quantile(&ratios, 0.025)?,
+        high: quantile(&ratios, 0.975)?,
+    })
+}
+
+fn draw(values: &[f64], random: &mut fastrand::Rng) -> Vec<f64> {
+    values
+        .iter()
+        .filter_map(|_| values.get(random.usize(..values.len())).copied())
+        .collect()
+}
+
+/// The classes of FAST'17 for the difference to the native file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Under 5% slower, or faster.
+    Green,
+    /// 5% to under 25% slower.
+    Yellow,
+    /// 25% to 50% slower.
+    Orange,
+    /// More than 50% slower.
+    Red,
+}
+
+impl Class {
+    /// Every class, best first.
+    pub const ALL: [Self; 4] = [Self::Green, Self::Yellow, Self::Orange, Self::Red];
+
+    /// The class of a throughput difference in percent; negative means slower than native.
+    #[must_use]
+    pub fn of_difference(percent: f64) -> Self {
+        let slower = -percent;
+        if slower < 5.0 {
+            Self::Green
+        } else if slower < 25.0 {
+            Self::Yellow
+        } else if slower <= 50.0 {
+            Self::Orange
+        } else {
+            Self::Red
+        }
+    }
+
+    /// The name in lower case, as used in reports and style sheets.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Orange => "orange",
+            Self::Red => "red",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One configuration against another (in the report: against native) on one row.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Median throughput over the reference's median throughput.
+    pub ratio: f64,
+    /// The difference in percent; negative is slower.
+    pub difference_pct: f64,
+    /// The 95% interval of the difference in percent.
+    pub interval_pct: Interval,
+    /// The class of `difference_pct`.
+    pub class: Class,
+    /// Best and worst class the interval reaches; both equal `class` where the class is certain.
+    pub class_range: (Class, Class),
+}
+
+impl Comparison {
+    /// Compares throughputs (more is better); `None` when a group is empty or the reference is 0.
+    #[must_use]
+    pub fn of(reference: &[f64], other: &[f64]) -> Option<Self> {
+        let below = median(reference).filter(|v| *v > 0.0)?;
+        let ratio = median(other)? / below;
+        let bounds = bootstrap_ratio(reference, other)?;
+        let percent = |r: f64| (r - 1.0) * 100.0;
+        let interval_pct = Interval {
+            low: percent(bounds.low),
+            high: percent(bounds.high),
+        };
+        Some(Self {
+            ratio,
+            difference_pct: percent(ratio),
+            interval_pct,
+            class: Class::of_difference(percent(ratio)),
+            class_range: (
+                Class::of_difference(interval_pct.high),
+                Class::of_difference(interval_pct.low),
+            ),
+        })
+    }
+
+    /// True where the spread crosses the border of a class.
+    #[must_use]
+    pub fn uncertain(&self) -> bool {
+        self.class_range.0 != self.class_range.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_nothing() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[f64::NAN, 7.0]), Some(7.0));
+    }
+
+    #[test]
+    fn spread_is_the_median_absolute_deviation() {
+        let s = Summary::of(&[10.0, 12.0, 11.0, 100.0, 9.0]).unwrap();
+        assert_eq!((s.median, s.mad, s.min, s.max), (11.0, 1.0, 9.0, 100.0));
+        assert!((s.spread_pct() - 100.0 / 11.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn borders_of_the_classes() {
+        for (percent, class) in [
+            (6.2, Class::Green),
+            (-4.999, Class::Green),
+            (-5.0, Class::Yellow),
+            (-24.999, Class::Yellow),
+            (-25.0, Class::Orange),
+            (-50.0, Class::Orange),
+            (-50.001, Class::Red),
+            (-83.3, Class::Red),
+        ] {
+            assert_eq!(Class::of_difference(percent), class, "{percent}");
+        }
+    }
+
+    #[test]
+    fn bootstrap_holds_the_true_ratio_and_is_repeatable() {
+        let native = [100.0, 101.0, 99.0, 100.5, 99.5];
+        let half: Vec<f64> = native.iter().map(|v| v / 2.0).collect();
+        let bounds = bootstrap_ratio(&native, &half).unwrap();
+        assert!(bounds.low <= 0.5 && 0.5 <= bounds.high);
+        assert!(bounds.low > 0.48 && bounds.high < 0.52, "{bounds:?}");
+        assert_eq!(bootstrap_ratio(&native, &half), Some(bounds));
+        assert_eq!(bootstrap_ratio(&[], &half), None);
+    }
+
+    #[test]
+    fn warns_only_where_the_spread_crosses_a_border() {
+        let native = [100.0, 100.0, 100.0];
+        let sure = Comparison::of(&native, &[90.0, 90.5, 89.5]).unwrap();
+        assert_eq!(sure.class, Class::Yellow);
+        assert!(!sure.uncertain());
+        let unsure = Comparison::of(&native, &[94.0, 96.0, 98.0]).unwrap();
+        assert_eq!(unsure.class, Class::Green);
+        assert!(unsure.uncertain());
+        assert_eq!(unsure.class_range, (Class::Green, Class::Yellow));
+        assert!(Comparison::of(&[0.0], &[1.0]).is_none());
+    }
+}

@@ -1,0 +1,371 @@
+//! Configurations: the native file system, or anything a command mounts over it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::process::{self, quoted, tail};
+use crate::host::{mounts, utf8};
+use crate::measure::cpu::{self, ProcessTime};
+
+/// How long a command may take to mount.
+const MOUNT_TIME: Duration = Duration::from_secs(30);
+/// How long a daemon may take to end after its mount is gone.
+const END_TIME: Duration = Duration::from_secs(10);
+/// Tells a daemon's processes from others, through forks and new sessions.
+const MARK: &str = "BICKFORD_EVAL_MOUNT";
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// Its name in the report.
+    pub name: String,
+    /// What mounts it, with `{src}` and `{mnt}`; `None` is the lower file system itself.
+    pub command: Option<String>,
+}
+
+impl Config {
+    /// The lower file system itself.
+    #[must_use]
+    pub fn native() -> Self {
+        Self {
+            name: "native".into(),
+            command: None,
+        }
+    }
+
+    /// A preset of the pass-through file system, mounted by `bickford` (the program).
+    ///
+    /// # Errors
+    /// The program's name is not UTF-8.
+    pub fn preset(name: &str, bickford: &Path) -> Result<Self, String> {
+        let program = quoted(utf8(bickford)?);
+        let command = format!("exec {program} mount -f --preset {name} {{src}} {{mnt}}");
+        Ok(Self {
+            name: name.to_owned(),
+            command: Some(command),
+        })
+    }
+}
+
+/// A `--config` as given: a known name, or `name=command`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigArgument {
+    /// The name.
+    pub name: String,
+    /// The command, if one was given.
+    pub command: Option<String>,
+}
+
+/// The presets that need no command.
+pub const PRESETS: [&str; 3] = ["base", "opt", "fast"];
+
+impl FromStr for ConfigArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, command) = match text.split_once('=') {
+            Some((name, command)) => (name, Some(command.to_owned())),
+            None => (text, None),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(format!(
+                "`{name}` is no name: letters, digits, `-`, `_` and `.` only"
+            ));
+        }
+        match &command {
+            Some(_) if name == "native" => {
+                Err("`native` is the lower file system and takes no command".into())
+            }
+            Some(c) if !c.contains("{mnt}") => {
+                Err("the command must say where to mount: `{mnt}`".into())
+            }
+            None if name != "native" && !PRESETS.contains(&name) => Err(format!(
+                "`{name}` is none of native, {}; give its command: --config {name}='COMMAND {{src}} {{mnt}}'",
+                PRESETS.join(", ")
+            )),
+            _ => Ok(Self {
+                name: name.to_owned(),
+                command,
+            }),
+        }
+    }
+}
+
+/// A mounted configuration; unmounted when dropped.
+#[derive(Debug)]
+pub struct Target {
+    /// Where the workload runs.
+    directory: PathBuf,
+    /// Only of a mounted one.
+    mounted: Option<Mounted>,
+}
+
+#[derive(Debug)]
+struct Mounted {
+    point: PathBuf,
+    mount: mounts::Mount,
+    child: Child,
+    mark: String,
+    daemons: Vec<u32>,
+}
+
+impl Target {
+    /// Mounts `config` over `source` at `point`. What the command says goes to `log`.
+    ///
+    /// # Errors
+    /// The command failed or mounted nothing within 30 s, with the end of what it said.
+    pub fn mount(
+        config: &Config,
+        source: &Path,
+        point: &Path,
+        log: &Path,
+        entrance: Option<&Path>,
+    ) -> Result<Self, String> {
+        let Some(template) = &config.command else {
+            return Ok(Self {
+                directory: source.to_owned(),
+                mounted: None,
+            });
+        };
+        fs::create_dir_all(point).map_err(|e| format!("{}: {e}", point.display()))?;
+        let point = fs::canonicalize(point).map_err(|e| format!("{}: {e}", point.display()))?;
+        let line = template
+            .replace("{src}", &quoted(utf8(source)?))
+            .replace("{mnt}", &quoted(utf8(&point)?));
+        let output = File::create(log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let errors = output
+            .try_clone()
+            .map_err(|e| format!("{}: {e}", log.display()))?;
+        let mark = format!(
+            "{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let arguments: [OsString; 2] = ["-c".into(), line.into()];
+        let mut command = process::limited(OsStr::new("/bin/sh"), &arguments, entrance);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command
+            .env(MARK, &mark)
+            .stdout(Stdio::from(output))
+            .stderr(Stdio::from(errors))
+            .spawn()
+            .map_err(|e| format!("start the command of {}: {e}", config.name))?;
+        wait_for_mount(config, point, log, child, mark)
+    }
+
+    /// Where the workload runs.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The FUSE connection, where it is one.
+    #[must_use]
+    pub fn connection(&self) -> Option<u32> {
+        self.mounted.as_ref().and_then(|m| m.mount.connection())
+    }
+
+    /// CPU time of the daemon so far; `None` where there is none.
+    #[must_use]
+    pub fn daemon_time(&self) -> Option<ProcessTime> {
+        let mounted = self.mounted.as_ref()?;
+        let pids = process::with_environment(MARK, &mounted.mark);
+        (!pids.is_empty()).then(|| cpu::processes(&pids))
+    }
+
+    /// Lets everything that hangs in the mount return: aborts the connection, or detaches the mount.
+    pub fn release(&self) {
+        let Some(mounted) = &self.mounted else { return };
+        match mounted.mount.connection().map(mounts::abort) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => eprintln!("bickford eval: {error}"),
+            None => {
+                let _ = rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::DETACH);
+            }
+        }
+    }
+
+    /// What went away since it was mounted, if anything did.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let mounted = self.mounted.as_ref()?;
+        if mounts::at(&mounted.point).map(|m| m.device) != Some(mounted.mount.device) {
+            return Some("its mount went away during the row".into());
+        }
+        // Only a FUSE mount has a daemon that must stay; a command like `mount --bind` ends by itself.
+        let served = mounted.mount.connection().is_some() && !mounted.daemons.is_empty();
+        if served && process::with_environment(MARK, &mounted.mark).is_empty() {
+            return Some("its daemon ended during the row".into());
+        }
+        None
+    }
+
+    /// Unmounts and waits for the daemon's end.
+    ///
+    /// # Errors
+    /// It had to be forced: how.
+    pub fn unmount(mut self) -> Result<(), String> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> Result<(), String> {
+        let Some(mut mounted) = self.mounted.take() else {
+            return Ok(());
+        };
+        let unmounted = mounts::unmount(&mounted.point, MOUNT_TIME);
+        let end = Instant::now() + END_TIME;
+        let mut forced = None;
+        loop {
+            // Reaps the child; a daemon that left its session is init's to reap.
+            let _ = mounted.child.try_wait();
+            let left = process::with_environment(MARK, &mounted.mark);
+            if left.is_empty() {
+                break;
+            }
+            if Instant::now() > end {
+                left.iter().for_each(|pid| process::kill(*pid));
+                forced = Some(
+                    "its daemon did not end within 10 s of the unmount and was killed".to_owned(),
+                );
+            }
+            if Instant::now() > end + END_TIME {
+                forced = Some("its daemon cannot be killed".to_owned());
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = mounted.child.try_wait();
+        unmounted.and(forced.map_or(Ok(()), Err))
+    }
+}
+
+fn wait_for_mount(
+    config: &Config,
+    point: PathBuf,
+    log: &Path,
+    mut child: Child,
+    mark: String,
+) -> Result<Target, String> {
+    let end = Instant::now() + MOUNT_TIME;
+    let said = || tail(&fs::read_to_string(log).unwrap_or_default());
+    loop {
+        // Asked before the mount table: a command that mounts and ends has mounted by then.
+        let ended = child
+            .try_wait()
+            .map_err(|e| format!("wait for the command of {}: {e}", config.name))?;
+        if let Some(mount) = mounts::at(&point) {
+            let daemons = process::with_environment(MARK, &mark);
+            let mounted = Mounted {
+                point: point.clone(),
+                mount,
+                child,
+                mark,
+                daemons,
+            };
+            return Ok(Target {
+                directory: point,
+                mounted: Some(mounted),
+            });
+        }
+        let failed = match ended {
+            Some(status) if !status.success() => Some(format!("ended with {status}")),
+            _ if Instant::now() > end => {
+                Some(format!("mounted nothing within {} s", MOUNT_TIME.as_secs()))
+            }
+            _ => None,
+        };
+        if let Some(failed) = failed {
+            process::with_environment(MARK, &mark)
+                .iter()
+                .for_each(|pid| process::kill(*pid));
+            let _ = child.wait();
+            return Err(format!(
+                "the command of {} {failed}: {}",
+                config.name,
+                said()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            eprintln!("bickford eval: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_a_known_name_or_a_command() {
+        let parse = str::parse::<ConfigArgument>;
+        assert_eq!(parse("fast").unwrap().command, None);
+        let sshfs = parse("ssh=sshfs -o a=b host:{src} {mnt}").unwrap();
+        assert_eq!(
+            sshfs.command.as_deref(),
+            Some("sshfs -o a=b host:{src} {mnt}")
+        );
+        assert!(parse("other").unwrap_err().contains("give its command"));
+        assert!(parse("x=mount /a").unwrap_err().contains("{mnt}"));
+        assert!(
+            parse("native=x {src} {mnt}")
+                .unwrap_err()
+                .contains("takes no command")
+        );
+        assert!(
+            parse("a/b=x {src} {mnt}")
+                .unwrap_err()
+                .contains("is no name")
+        );
+    }
+
+    #[test]
+    fn a_command_that_fails_is_told_with_what_it_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config {
+            name: "bad".into(),
+            command: Some("echo no luck at {mnt} >&2; exit 4".into()),
+        };
+        let point = directory.path().join("mnt");
+        let log = directory.path().join("log");
+        let error = Target::mount(&config, directory.path(), &point, &log, None).unwrap_err();
+        assert!(
+            error.contains("no luck") && error.contains("status: 4"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn native_is_the_source_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let target = Target::mount(
+            &Config::native(),
+            directory.path(),
+            Path::new("/nonexistent"),
+            &log,
+            None,
+        )
+        .unwrap();
+        assert_eq!(target.directory(), directory.path());
+        assert_eq!(
+            (target.connection(), target.trouble(), target.daemon_time()),
+            (None, None, None)
+        );
+    }
+}

@@ -1,0 +1,288 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn read(text: &str) -> Result<Workload, WmlError> {
+    parse(text, &BTreeMap::new())
+}
+
+const GOOD: &str = r#"
+# A comment.
+set $dir=/tmp
+set $files=10
+set mode quit firstdone
+define fileset name=set1,path=$dir,size=16k,entries=$files,dirwidth=4,prealloc=80
+define file name=log, path=$dir, size=0, prealloc
+define process name=p,instances=2
+{
+  thread name=t,memsize=10m,instances=3
+  {
+    flowop createfile name=c,filesetname=set1,fd=1
+    flowop writewholefile name=w,fd=1,iosize=1m
+    flowop appendfilerand name=a,filesetname=log,iosize=8k,fd=2
+    flowop closefile name=x,fd=1
+    flowop finishoncount name=f,value=100
+  }
+}
+echo "hello"
+run 60
+"#;
+
+#[test]
+fn reads_what_the_subset_has() {
+    let w = read(GOOD).unwrap();
+    assert!(w.quit_first_done);
+    assert_eq!(w.filesets[0].size, 16 << 10);
+    assert_eq!(
+        (
+            w.filesets[0].entries,
+            w.filesets[0].dirwidth,
+            w.filesets[0].prealloc_pct
+        ),
+        (10, 4, 80)
+    );
+    assert_eq!(
+        (w.filesets[1].entries, w.filesets[1].prealloc_pct),
+        (1, 100)
+    );
+    assert_eq!(
+        (
+            w.processes[0].instances,
+            w.processes[0].threads[0].instances
+        ),
+        (2, 3)
+    );
+    let ops = &w.processes[0].threads[0].flowops;
+    assert_eq!(
+        ops[1].op,
+        Op::WriteWholeFile {
+            fd: 1,
+            iosize: 1 << 20
+        }
+    );
+    assert_eq!(
+        ops[2].op,
+        Op::Append {
+            fd: 2,
+            iosize: 8192,
+            fileset: Some(1),
+            random: true
+        }
+    );
+    assert_eq!(ops[4].op, Op::FinishOnCount { value: 100 });
+    assert_eq!(w.notes.len(), 1, "memsize is noted");
+}
+
+#[test]
+fn given_variables_win_over_the_file() {
+    let given = BTreeMap::from([("files".to_owned(), "77".to_owned())]);
+    assert_eq!(parse(GOOD, &given).unwrap().filesets[0].entries, 77);
+}
+
+#[test]
+fn scaling_keeps_sizes_and_widths() {
+    let mut w = read(&GOOD.replace("files=10", "files=4000")).unwrap();
+    w.scale(0.1);
+    assert_eq!(
+        (
+            w.filesets[0].entries,
+            w.filesets[0].size,
+            w.filesets[0].dirwidth
+        ),
+        (400, 16384, 4)
+    );
+    assert_eq!(w.filesets[1].entries, 1, "a single file stays one");
+}
+
+#[test]
+fn every_shipped_workload_is_read() {
+    for (name, text) in crate::rows::WORKLOADS {
+        if let Err(error) = read(text) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+/// (text, line, column, part of what was expected, part of what was found)
+const BAD: &[(&str, usize, usize, &str, &str)] = &[
+    ("defin fileset name=a", 1, 1, "`set`, `define`", "`defin`"),
+    ("set dir=/tmp", 1, 5, "`$variable`", "`dir`"),
+    ("set $dir /tmp", 1, 10, "`=`", "`/tmp`"),
+    ("set $dir=", 1, 10, "a value", "the end of the file"),
+    ("set $=1", 1, 6, "a variable's name", "none"),
+    (
+        "set mode quit timeout",
+        1,
+        15,
+        "`alldone` or `firstdone`",
+        "`timeout`",
+    ),
+    ("echo \"open", 1, 6, "ends with", "no end quote"),
+    (
+        "set $a=cvar(type=cvar-gamma)",
+        1,
+        12,
+        "random variables are not part",
+        "`(`",
+    ),
+    (
+        "define files name=a",
+        1,
+        8,
+        "`fileset`, `file` or `process`",
+        "`files`",
+    ),
+    (
+        "define fileset name=a,entries=1,color=red",
+        1,
+        33,
+        "an attribute of `fileset`",
+        "`color`",
+    ),
+    (
+        "define fileset name=a,entries=1,entries=2",
+        1,
+        33,
+        "each attribute once",
+        "`entries` again",
+    ),
+    (
+        "define fileset entries=1",
+        1,
+        8,
+        "attribute `name` of `fileset`",
+        "none",
+    ),
+    ("define fileset name=a", 1, 8, "attribute `entries`", "none"),
+    (
+        "define fileset name=a,entries=4q",
+        1,
+        31,
+        "a number",
+        "`4q`",
+    ),
+    (
+        "define fileset name=a,entries=1,prealloc=101",
+        1,
+        42,
+        "a number up to 100",
+        "`101`",
+    ),
+    (
+        "define fileset name=a,entries=1,size",
+        1,
+        33,
+        "`size=value`",
+        "no value",
+    ),
+    (
+        "define fileset name=a,entries=$n",
+        1,
+        31,
+        "a variable that was `set`",
+        "`$n`",
+    ),
+    (
+        "define fileset name=../a,entries=1",
+        1,
+        21,
+        "can be a directory's",
+        "`../a`",
+    ),
+    (
+        "define fileset name=a,entries=1,dirgamma=1500",
+        1,
+        42,
+        "`dirgamma=0`",
+        "`1500`",
+    ),
+    (
+        "define fileset name=a,entries=1\ndefine file name=a",
+        2,
+        8,
+        "a name of its own",
+        "`a` again",
+    ),
+    ("define process name=p", 1, 22, "`{`", "the end of the file"),
+    (
+        "define process name=p { }",
+        1,
+        8,
+        "at least one `thread`",
+        "none",
+    ),
+    (
+        "define process name=p {\n  thrd name=t }",
+        2,
+        3,
+        "`thread` or `}`",
+        "`thrd`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  op x\n }\n}",
+        3,
+        3,
+        "`flowop` or `}`",
+        "`op`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  flowop read name=r\n }\n}",
+        3,
+        10,
+        "a flowop of the subset",
+        "`read`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  flowop fsync name=r,iosize=1\n }\n}",
+        3,
+        23,
+        "an attribute of `fsync`",
+        "`iosize`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  flowop openfile name=r,filesetname=z\n }\n}",
+        3,
+        38,
+        "the name of a defined set",
+        "`z`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  flowop closefile name=r,fd=99\n }\n}",
+        3,
+        30,
+        "a number up to 63",
+        "`99`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  flowop finishoncount name=r,value=1\n }\n}",
+        2,
+        2,
+        "that does something",
+        "none",
+    ),
+    ("define file name=a", 1, 1, "a `define process`", "none"),
+    ("", 1, 1, "a `define process`", "none"),
+    ("eventgen rate=10", 1, 1, "`set`, `define`", "`eventgen`"),
+    ("set $a=1\n  ?", 2, 3, "a word", "`?`"),
+];
+
+#[test]
+fn bad_files_tell_line_column_and_what_was_expected() {
+    for (text, line, column, expected, found) in BAD {
+        let error = read(text).expect_err(text);
+        assert_eq!(
+            (error.position.line, error.position.column),
+            (*line, *column),
+            "{text}: {error}"
+        );
+        assert!(error.expected.contains(expected), "{text}: {error}");
+        assert!(error.found.contains(found), "{text}: {error}");
+    }
+}
+
+#[test]
+fn no_prefix_of_a_good_file_panics() {
+    for end in 0..GOOD.len() {
+        let _ = read(&GOOD[..end]);
+    }
+}

@@ -1,0 +1,338 @@
+//! Whole runs of the program: a bind mount stands in for a file system, so that nothing else is needed.
+//! Without root there are no mounts: then the tests that need one say so and end.
+
+// Helpers of tests fail by panicking, as tests do.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bickford_eval::results::{Outcome, Results, load};
+
+/// No run of these tests may take longer.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const WORKLOAD: &str = "
+set $dir=/tmp
+define fileset name=files,path=$dir,entries=200,size=4k,dirwidth=20,prealloc=50
+define process name=p {
+  thread name=t,instances=2 {
+    flowop createfile name=c,filesetname=files,fd=1
+    flowop writewholefile name=w,fd=1,iosize=4k
+    flowop closefile name=x,fd=1
+    flowop finishoncount name=f,value=120
+  }
+}
+";
+
+/// Runs until somebody stops it: a file is created and deleted for ever.
+const ENDLESS: &str = "
+set $dir=/tmp
+define fileset name=files,path=$dir,entries=4,size=1k,dirwidth=4
+define process name=p {
+  thread name=t {
+    flowop createfile name=c,filesetname=files,fd=1
+    flowop closefile name=x,fd=1
+    flowop deletefile name=d,filesetname=files
+    flowop finishoncount name=f,value=1000000000
+  }
+}
+";
+
+fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: mounting needs root");
+    }
+    root
+}
+
+/// The example next to this test, which Cargo has built with it.
+fn program() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.join("examples/eval")
+}
+
+/// A place for one test: a workload file, a directory as device, results.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(workload: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("load.f"), workload).unwrap();
+        fs::create_dir(directory.path().join("device")).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn out(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    fn results(&self) -> Results {
+        load(&self.out()).unwrap()
+    }
+
+    fn command(&self, configs: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.arg("--workload").arg(self.path("load.f"));
+        command
+            .arg("--device")
+            .arg(self.path("device"))
+            .arg("--dir")
+            .arg(self.directory.path());
+        command
+            .arg("--out")
+            .arg(self.out())
+            .args(["--rounds", "2", "--scale", "1"]);
+        for config in configs {
+            command.args(["--config", config]);
+        }
+        command
+    }
+}
+
+/// Runs a command to its end, which must come.
+fn finish(command: Command) -> Output {
+    finish_after(command, |_| {})
+}
+
+/// The same, with something done once it has started.
+fn finish_after(mut command: Command, started: impl FnOnce(&Child)) -> Output {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    started(&child);
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("{command:?} did not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+fn mounted_below(path: &Path) -> bool {
+    fs::read_to_string("/proc/self/mountinfo")
+        .unwrap()
+        .contains(path.to_str().unwrap())
+}
+
+#[test]
+fn a_run_compares_a_mount_with_the_directory_below() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(WORKLOAD);
+    let output = finish(place.command(&["bind=mount --bind {src} {mnt}"]));
+    assert!(output.status.success(), "{}", said(&output));
+    let results = place.results();
+    // A round that is not counted and two that are, in two configurations.
+    assert_eq!(results.samples.len(), 6);
+    assert_eq!(results.throughputs("own01", "bind").len(), 2);
+    for sample in &results.samples {
+        let Outcome::Measured(measured) = &sample.outcome else {
+            panic!("{sample:?}")
+        };
+        assert!(measured.work.operations >= 120 && measured.throughput > 0.0);
+    }
+    let page = fs::read_to_string(place.out().join("report.html")).unwrap();
+    assert!(page.contains("load") && page.contains("bind"));
+    for outside in ["src=\"http", "href=\"http", "url(", "@import"] {
+        assert!(
+            !page.contains(outside),
+            "the page must stand alone: {outside}"
+        );
+    }
+    let table = fs::read_to_string(place.out().join("report.csv")).unwrap();
+    assert_eq!(table.lines().count(), 3);
+    assert!(!mounted_below(place.directory.path()));
+}
+
+#[test]
+fn an_interrupted_directory_goes_on_where_it_was() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(WORKLOAD);
+    let first = finish(place.command(&["bind=mount --bind {src} {mnt}"]));
+    assert!(first.status.success(), "{}", said(&first));
+    // As a power cut leaves it: three lines, and the fourth half written.
+    let file = place.out().join("samples.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let kept: Vec<&str> = text.lines().take(3).collect();
+    let half = text.lines().nth(3).unwrap();
+    fs::write(
+        &file,
+        format!("{}\n{}", kept.join("\n"), &half[..half.len() / 2]),
+    )
+    .unwrap();
+    let mut again = Command::new(program());
+    again.arg("--resume").arg(place.out());
+    let output = finish(again);
+    assert!(output.status.success(), "{}", said(&output));
+    let after = fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = after.lines().collect();
+    assert_eq!(lines.len(), 6);
+    assert_eq!(lines[..3], kept[..], "what was done is not done again");
+    assert_eq!(place.results().samples.len(), 6);
+}
+
+/// Ctrl-C in the middle of a row: the row's programs end, nothing stays mounted, the status says so.
+#[test]
+fn an_interrupt_ends_the_run_and_leaves_nothing_behind() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(ENDLESS);
+    let command = place.command(&["bind=mount --bind {src} {mnt}"]);
+    let logs = place.out().join("logs");
+    let output = finish_after(command, |child| {
+        let end = Instant::now() + PATIENCE;
+        // Made when everything is set up and signals are caught.
+        while !logs.exists() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = rustix::process::Pid::from_child(child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    });
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(said(&output).contains("--resume"), "{}", said(&output));
+    assert!(
+        place.results().samples.is_empty(),
+        "half a row is no result"
+    );
+    assert!(!mounted_below(place.directory.path()));
+    let left = fs::read_dir(place.path("device")).unwrap().count();
+    assert_eq!(left, 0, "nothing stays on the device");
+}
+
+#[test]
+fn results_are_not_overwritten() {
+    let place = Place::new(WORKLOAD);
+    let first = finish(place.command(&["native"]));
+    assert!(first.status.success(), "{}", said(&first));
+    let second = finish(place.command(&["native"]));
+    assert!(!second.status.success());
+    assert!(said(&second).contains("--resume"), "{}", said(&second));
+}
+
+/// The mount goes away while the workload runs. The row must end with an error; native, and the run, go on.
+#[test]
+fn a_mount_that_dies_ends_its_row_and_not_the_run() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(ENDLESS);
+    // Dies as soon as the workload has created its directory's first file or 10,000 more.
+    let dies = "mount --bind {src} {mnt}; (while ! ls {src}/files/* >/dev/null 2>&1; do :; done; umount -l {mnt}) &";
+    let mut command = place.command(&[&format!("dying={dies}")]);
+    // Native would run for ever: its deadline ends it, which is an error of the row as well.
+    command.args(["--deadline", "5"]);
+    let output = finish(command);
+    assert!(!output.status.success(), "errors must show in the status");
+    let results = place.results();
+    let error = results.error("own01", "dying").expect("the row must fail");
+    assert!(error.contains("went away"), "{error}");
+    let native = results
+        .error("own01", "native")
+        .expect("no end but the deadline's");
+    assert!(native.contains("--deadline"), "{native}");
+    assert!(place.out().join("report.html").exists());
+    assert!(!mounted_below(place.directory.path()));
+}
+
+#[test]
+fn a_command_that_cannot_mount_is_an_error_of_its_rows_only() {
+    let place = Place::new(WORKLOAD);
+    let output = finish(place.command(&["broken=echo not today: {src} {mnt} >&2; exit 1"]));
+    assert!(!output.status.success());
+    let results = place.results();
+    assert!(
+        results
+            .error("own01", "broken")
+            .is_some_and(|e| e.contains("not today"))
+    );
+    assert_eq!(results.throughputs("own01", "native").len(), 2);
+}
+
+#[test]
+fn a_bad_workload_is_told_with_file_line_and_column() {
+    let place = Place::new("define fileset name=a,entries=4,colour=red\n");
+    let output = finish(place.command(&["native"]));
+    let text = said(&output);
+    assert!(
+        text.contains("load.f") && text.contains("line 1, column 33"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_runs_are_compared() {
+    let place = Place::new(WORKLOAD);
+    assert!(finish(place.command(&["native"])).status.success());
+    let mut compare = Command::new(program());
+    compare
+        .arg("--compare")
+        .arg(place.out())
+        .arg(place.out().join("report.json"));
+    let output = finish(compare);
+    let text = said(&output);
+    assert!(
+        output.status.success() && text.contains("+0.0%") && text.contains("within the spread"),
+        "{text}"
+    );
+}
+
+/// A full device: the row ends with the device's own words.
+#[test]
+fn a_full_device_ends_its_row() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(
+        &WORKLOAD
+            .replace("size=4k", "size=1m")
+            .replace("iosize=4k", "iosize=1m"),
+    );
+    let device = place.path("device");
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=110m", "tmpfs"])
+        .arg(&device)
+        .status();
+    assert!(mount.unwrap().success());
+    let output = finish(place.command(&["native"]));
+    let umount = Command::new("umount").arg(&device).status();
+    assert!(
+        umount.unwrap().success(),
+        "nothing may keep the device busy"
+    );
+    let results = place.results();
+    let error = results.error("own01", "native").map(str::to_owned);
+    assert!(
+        error.is_some_and(|e| e.contains("No space left")),
+        "{}",
+        said(&output)
+    );
+}
