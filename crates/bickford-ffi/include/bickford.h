@@ -1,0 +1,676 @@
+/* The C interface of Bickford, a FUSE framework.
+ *
+ * Generated from the crate bickford-ffi; change it there and run
+ * BICKFORD_UPDATE_HEADER=1 cargo test -p bickford-ffi --test header
+ *
+ * Every function may be called by any thread. Those that return int32_t return zero or a positive
+ * value for success and BICKFORD_ERROR_* else; bickford_last_error() then says what failed.
+ */
+
+#ifndef BICKFORD_H
+#define BICKFORD_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// Version of this interface. It changes with every change that an older caller would notice.
+#define BICKFORD_ABI_VERSION 1
+
+// Finds a name in a directory: node, name. Answers an entry.
+#define BICKFORD_OP_LOOKUP 1
+
+// The kernel gives lookups back: data is an array of pairs (node, count) of uint64_t, size says
+// how many. Not answered.
+#define BICKFORD_OP_FORGET 2
+
+// Attributes: node, handle if present. Answers attributes.
+#define BICKFORD_OP_GETATTR 3
+
+// Changes attributes: node and whatever is present. Answers attributes.
+#define BICKFORD_OP_SETATTR 4
+
+// What a symbolic link says: node. Answers data.
+#define BICKFORD_OP_READLINK 5
+
+// Makes a symbolic link: node (directory), name, name2 (target). Answers an entry.
+#define BICKFORD_OP_SYMLINK 6
+
+// Makes a file or device node: node (directory), name, mode, rdev, umask. Answers an entry.
+#define BICKFORD_OP_MKNOD 8
+
+// Makes a directory: node (directory), name, mode, umask. Answers an entry.
+#define BICKFORD_OP_MKDIR 9
+
+// Removes a name: node (directory), name.
+#define BICKFORD_OP_UNLINK 10
+
+// Removes an empty directory: node (directory), name.
+#define BICKFORD_OP_RMDIR 11
+
+// Renames: node, name, node2, name2, flags (renameat2).
+#define BICKFORD_OP_RENAME 12
+
+// Another name: node, node2 (directory), name. Answers an entry.
+#define BICKFORD_OP_LINK 13
+
+// Opens a file: node, flags (open), flags2 (FUSE_OPEN_*). Answers an open file.
+#define BICKFORD_OP_OPEN 14
+
+// Reads: node, handle, offset, size, flags. Answers data.
+#define BICKFORD_OP_READ 15
+
+// Writes: node, handle, offset, data, size, flags, flags2 (FUSE_WRITE_*). Answers a count.
+#define BICKFORD_OP_WRITE 16
+
+// Size and use of the file system: node. Answers statfs.
+#define BICKFORD_OP_STATFS 17
+
+// An open file ends: node, handle, flags, flags2 (1: its flock locks end).
+#define BICKFORD_OP_RELEASE 18
+
+// Stable storage for a file: node, handle, flags2 (1: data only).
+#define BICKFORD_OP_FSYNC 20
+
+// Sets an extended attribute: node, name, data, size, flags, flags2 (1: clear set-group-id).
+#define BICKFORD_OP_SETXATTR 21
+
+// An extended attribute: node, name, size (room; 0 asks for the length). Answers data, or its
+// length as a count when size is 0.
+#define BICKFORD_OP_GETXATTR 22
+
+// Names of extended attributes, each with a NUL byte: node, size. Answers as getxattr.
+#define BICKFORD_OP_LISTXATTR 23
+
+// Removes an extended attribute: node, name.
+#define BICKFORD_OP_REMOVEXATTR 24
+
+// A descriptor was closed: node, handle, lock_owner.
+#define BICKFORD_OP_FLUSH 25
+
+// Opens a directory: node, flags. Answers an open file.
+#define BICKFORD_OP_OPENDIR 27
+
+// Lists names: node, handle, offset, size. Answers data: `struct fuse_dirent`s.
+#define BICKFORD_OP_READDIR 28
+
+// An open directory ends: node, handle.
+#define BICKFORD_OP_RELEASEDIR 29
+
+// Stable storage for a directory: node, handle, flags2 (1: data only).
+#define BICKFORD_OP_FSYNCDIR 30
+
+// A lock in the way: node, handle, lock_owner, lock. Answers a lock.
+#define BICKFORD_OP_GETLK 31
+
+// Takes or gives up a lock: node, handle, lock_owner, lock, flags2 (1: flock, 2: wait).
+#define BICKFORD_OP_SETLK 32
+
+// May the caller use an inode so: node, flags (access).
+#define BICKFORD_OP_ACCESS 34
+
+// Makes and opens a file: node (directory), name, mode, umask, flags, flags2 (FUSE_OPEN_*).
+// Answers an entry and an open file.
+#define BICKFORD_OP_CREATE 35
+
+// Where a block lies: node, offset (number of the block), size (of a block). Answers a count.
+#define BICKFORD_OP_BMAP 37
+
+// The session has ended; no request follows. Not answered.
+#define BICKFORD_OP_DESTROY 38
+
+// A device-specific command: node, handle, flags (FUSE_IOCTL_*), flags2 (command), offset
+// (argument), data, size (room for output). Answers a count (what ioctl returns) and data.
+#define BICKFORD_OP_IOCTL 39
+
+// What a file is ready for: node, handle, flags2 (events), offset (whom to wake, if present).
+// Answers a count (events).
+#define BICKFORD_OP_POLL 40
+
+// Allocates or frees a range: node, handle, offset, size, flags (fallocate).
+#define BICKFORD_OP_FALLOCATE 43
+
+// As readdir; answers data: `struct fuse_direntplus`s.
+#define BICKFORD_OP_READDIRPLUS 44
+
+// Finds data and holes: node, handle, offset, flags (whence). Answers a count (the offset).
+#define BICKFORD_OP_LSEEK 46
+
+// Copies: node, handle, offset, node2, handle2, offset2, size, flags. Answers a count.
+#define BICKFORD_OP_COPY_FILE_RANGE 47
+
+// Stable storage for everything: node.
+#define BICKFORD_OP_SYNCFS 50
+
+// Makes and opens an unnamed file: node (directory), mode, umask, flags. Answers as create.
+#define BICKFORD_OP_TMPFILE 51
+
+// Attributes with the time of birth: node, handle if present, flags, flags2 (mask). Answers
+// attributes and born.
+#define BICKFORD_OP_STATX 52
+
+// In `present`: handle is set.
+#define BICKFORD_HAS_HANDLE 1
+
+// In `present`: mode is set (setattr).
+#define BICKFORD_HAS_MODE (1 << 1)
+
+// In `present`: `new_uid` is set.
+#define BICKFORD_HAS_UID (1 << 2)
+
+// In `present`: `new_gid` is set.
+#define BICKFORD_HAS_GID (1 << 3)
+
+// In `present`: size is set (setattr).
+#define BICKFORD_HAS_SIZE (1 << 4)
+
+// In `present`: accessed is set.
+#define BICKFORD_HAS_ACCESSED (1 << 5)
+
+// In `present`: the time of access becomes the present time.
+#define BICKFORD_HAS_ACCESSED_NOW (1 << 6)
+
+// In `present`: modified is set.
+#define BICKFORD_HAS_MODIFIED (1 << 7)
+
+// In `present`: the time of modification becomes the present time.
+#define BICKFORD_HAS_MODIFIED_NOW (1 << 8)
+
+// In `present`: changed is set.
+#define BICKFORD_HAS_CHANGED (1 << 9)
+
+// In `present`: `lock_owner` is set.
+#define BICKFORD_HAS_LOCK_OWNER (1 << 10)
+
+// In `present`: set-id bits must be cleared with the change.
+#define BICKFORD_HAS_KILL_SUIDGID (1 << 11)
+
+// In `present`: offset names a waiter (poll).
+#define BICKFORD_HAS_WAITER (1 << 12)
+
+// A callback returns this when it has taken the reply with `bickford_reply_defer`.
+#define BICKFORD_LATER -1
+
+// A pre-call returns this when the answer that it filled in is to be used instead of a call.
+#define BICKFORD_ANSWERED -2
+
+// An argument is not usable; see `bickford_last_error`.
+#define BICKFORD_ERROR_ARGUMENT -10
+
+// The operating system refused; see `bickford_last_error`.
+#define BICKFORD_ERROR_SYSTEM -11
+
+// The handle names nothing: the reply was completed before, or the session closed.
+#define BICKFORD_ERROR_HANDLE -12
+
+// Not over before the timeout.
+#define BICKFORD_ERROR_TIMEOUT -13
+
+// A limit was reached.
+#define BICKFORD_ERROR_LIMIT -14
+
+// A defect of this library was caught; see `bickford_last_error`.
+#define BICKFORD_ERROR_PANIC -15
+
+// Unmount only when nobody uses the mount.
+#define BICKFORD_UNMOUNT_NORMAL 0
+
+// Detach now; the session ends when its last user is gone.
+#define BICKFORD_UNMOUNT_LAZY 1
+
+// Abort the connection, then detach.
+#define BICKFORD_UNMOUNT_FORCE 2
+
+// Largest answer in bytes.
+#define BICKFORD_DATA_MAX (16 << 20)
+
+// The reply of a request during its callback. Not to be used after the callback returned.
+typedef struct bickford_reply bickford_reply;
+
+// A point in time since 1970-01-01 00:00 UTC.
+typedef struct bickford_time {
+  // Seconds; negative before.
+  int64_t seconds;
+  // Nanoseconds after that second.
+  uint32_t nanoseconds;
+  // Zero.
+  uint32_t reserved;
+} bickford_time;
+
+// Attributes of an inode (stat).
+typedef struct bickford_attr {
+  // Inode number.
+  uint64_t ino;
+  // Bytes.
+  uint64_t size;
+  // Allocated units of 512 bytes.
+  uint64_t blocks;
+  // Last access.
+  struct bickford_time accessed;
+  // Last modification.
+  struct bickford_time modified;
+  // Last change of the inode.
+  struct bickford_time changed;
+  // Type and permissions.
+  uint32_t mode;
+  // Hard links.
+  uint32_t links;
+  // Owner.
+  uint32_t uid;
+  // Group.
+  uint32_t gid;
+  // Device number in the kernel's 32-bit form.
+  uint32_t rdev;
+  // Preferred size of I/O in bytes.
+  uint32_t block_size;
+  // `FUSE_ATTR_*`.
+  uint32_t flags;
+  // Zero.
+  uint32_t reserved;
+} bickford_attr;
+
+// Size and use of a file system (statvfs).
+typedef struct bickford_statfs {
+  // Blocks in all, of `fragment_size` bytes.
+  uint64_t blocks;
+  // Free blocks.
+  uint64_t blocks_free;
+  // Blocks that ordinary users may take.
+  uint64_t available;
+  // Inodes in all.
+  uint64_t files;
+  // Free inodes.
+  uint64_t files_free;
+  // Preferred size of I/O in bytes.
+  uint32_t block_size;
+  // Longest name in bytes.
+  uint32_t name_max;
+  // Unit of the block counts in bytes.
+  uint32_t fragment_size;
+  // Zero.
+  uint32_t reserved;
+} bickford_statfs;
+
+// An answer. It comes all zero but for `data`, `data_capacity` and the defaults of statfs; the
+// callback fills in what the operation answers.
+typedef struct bickford_answer {
+  // Entry: the inode; zero where the name does not exist.
+  uint64_t node;
+  // Entry: tells apart inodes that had the same number.
+  uint64_t generation;
+  // Entry: for how many nanoseconds the name stays right.
+  uint64_t entry_valid;
+  // For how many nanoseconds the attributes stay right.
+  uint64_t attr_valid;
+  // Attributes.
+  struct bickford_attr attr;
+  // Open file: its handle.
+  uint64_t handle;
+  // Open file: `FOPEN_*`.
+  uint32_t open_flags;
+  // Open file: the backing file, zero for none.
+  int32_t backing;
+  // Bytes written or copied, an offset, events, a length.
+  uint64_t count;
+  // Time of birth (statx), if `has_born`.
+  struct bickford_time born;
+  // Whether the time of birth is known.
+  uint32_t has_born;
+  // Lock: kind as in the request.
+  uint32_t lock_kind;
+  // Lock: first byte.
+  uint64_t lock_start;
+  // Lock: last byte.
+  uint64_t lock_end;
+  // Lock: holder.
+  uint32_t lock_pid;
+  // Zero.
+  uint32_t reserved;
+  // Statfs.
+  struct bickford_statfs statfs;
+  // Where data is put: a buffer of `data_capacity` bytes that goes to the kernel as it is. It
+  // may be set to other memory, from which the data is then copied when the callback returns.
+  uint8_t *data;
+  // Size of the buffer in bytes.
+  uint64_t data_capacity;
+  // How many bytes of it are the answer; they must have been written.
+  uint64_t data_length;
+} bickford_answer;
+
+// What `bickford_notify_retrieve` calls: with where the data begin, the data, and their length.
+typedef void (*bickford_retrieved)(void *user, uint64_t offset, const uint8_t *data, uint64_t length);
+
+// How a session is served. All zero but the version means defaults.
+typedef struct bickford_config {
+  // `BICKFORD_ABI_VERSION`.
+  uint32_t abi_version;
+  // A fixed number of threads that live as long as the session; zero for as many as the load
+  // asks for.
+  uint32_t workers;
+  // Bytes of data in one request, 4096 to 1048576; zero for the most.
+  uint32_t max_write;
+  // Bytes that the kernel may read ahead; zero for what it offers.
+  uint32_t max_readahead;
+  // Flags of INIT to want (`FUSE_*` as one 64-bit number), as far as the kernel offers them.
+  uint64_t want;
+  // Flags of INIT not to want.
+  uint64_t refuse;
+} bickford_config;
+
+// A request. Which fields mean something depends on the operation; others are zero. It and
+// what it points to is valid during the callback.
+typedef struct bickford_request {
+  // Number of the request.
+  uint64_t unique;
+  // `BICKFORD_OP_*`.
+  uint32_t operation;
+  // Who asks: user for permissions.
+  uint32_t uid;
+  // Who asks: group for permissions.
+  uint32_t gid;
+  // Who asks: thread.
+  uint32_t pid;
+  // The inode or directory.
+  uint64_t node;
+  // The open file.
+  uint64_t handle;
+  // Offset in bytes.
+  uint64_t offset;
+  // Size in bytes.
+  uint64_t size;
+  // The other inode or directory.
+  uint64_t node2;
+  // The other open file.
+  uint64_t handle2;
+  // The other offset.
+  uint64_t offset2;
+  // Owner of locks.
+  uint64_t lock_owner;
+  // `BICKFORD_HAS_*`.
+  uint32_t present;
+  // Flags of the system call.
+  uint32_t flags;
+  // Further flags.
+  uint32_t flags2;
+  // Type and permissions.
+  uint32_t mode;
+  // The caller's umask.
+  uint32_t umask;
+  // Device number in the kernel's 32-bit form.
+  uint32_t rdev;
+  // New owner (setattr).
+  uint32_t new_uid;
+  // New group (setattr).
+  uint32_t new_gid;
+  // New time of access.
+  struct bickford_time accessed;
+  // New time of modification.
+  struct bickford_time modified;
+  // New time of change.
+  struct bickford_time changed;
+  // The name; not NUL-terminated.
+  const uint8_t *name;
+  // Length of the name in bytes.
+  uint64_t name_length;
+  // The other name, or the target of a link.
+  const uint8_t *name2;
+  // Length of the other name in bytes.
+  uint64_t name2_length;
+  // The data that came with the request.
+  const uint8_t *data;
+  // Length of the data in bytes.
+  uint64_t data_length;
+  // First byte of a lock.
+  uint64_t lock_start;
+  // Last byte of a lock.
+  uint64_t lock_end;
+  // `F_RDLCK` 0, `F_WRLCK` 1, `F_UNLCK` 2.
+  uint32_t lock_kind;
+  // Holder of the lock.
+  uint32_t lock_pid;
+} bickford_request;
+
+// A callback that serves a request. Returns zero when `answer` is filled in, a positive errno,
+// or `BICKFORD_LATER`. Called from several threads at once.
+typedef int32_t (*bickford_dispatch)(void *user,
+                                     const struct bickford_request *request,
+                                     struct bickford_answer *answer,
+                                     struct bickford_reply *reply);
+
+// What serves the requests of a file system.
+typedef struct bickford_callbacks {
+  // Passed to every call. Must stay usable from any thread until the session is closed.
+  void *user;
+  // Operations that are wanted: the sum of `1 << BICKFORD_OP_*`. Others are answered by the
+  // library, most with ENOSYS.
+  uint64_t operations;
+  // The callback.
+  bickford_dispatch dispatch;
+} bickford_callbacks;
+
+// A pre-call: before the system call. It may change the request; memory that it puts there must
+// stay valid until its thread is called again. Returns zero to go on, a positive errno, or
+// `BICKFORD_ANSWERED`.
+typedef int32_t (*bickford_pre_call)(void *user,
+                                     struct bickford_request *request,
+                                     struct bickford_answer *answer);
+
+// A post-call: after the system call, with its result (zero or a positive errno) and answer,
+// which it may change. Returns the result.
+typedef int32_t (*bickford_post_call)(void *user,
+                                      const struct bickford_request *request,
+                                      struct bickford_answer *answer,
+                                      int32_t result);
+
+// Pre-calls and post-calls around StackFS. Masks are sums of `1 << BICKFORD_OP_*`; FORGET and
+// DESTROY have no calls.
+typedef struct bickford_layer {
+  // Passed to every call. Must stay usable from any thread until the session is closed.
+  void *user;
+  // Operations with a pre-call.
+  uint64_t pre_operations;
+  // Operations that reach StackFS. Others are ENOSYS unless a call answers.
+  uint64_t call_operations;
+  // Operations with a post-call.
+  uint64_t post_operations;
+  // One: data of READ and WRITE stay out of the calls.
+  uint32_t metadata_only;
+  // Zero.
+  uint32_t reserved;
+  // The pre-call.
+  bickford_pre_call pre;
+  // The post-call.
+  bickford_post_call post;
+} bickford_layer;
+
+// What INIT settled.
+typedef struct bickford_negotiated {
+  // Minor version of the kernel ABI.
+  uint32_t minor;
+  // Bytes of data in one request.
+  uint32_t max_write;
+  // Flags in force.
+  uint64_t flags;
+} bickford_negotiated;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`
+// gets is for `bickford_deferred_complete`, from any thread, even before the callback has
+// returned. The buffer of the answer stays until then; request and answer do not.
+//
+// # Safety
+// `reply` came to the callback that runs; `handle` points to a number.
+int32_t bickford_reply_defer(struct bickford_reply *reply, uint64_t *handle);
+
+// Whether the caller of the request got a signal: 1 or 0. Such a request should be answered soon,
+// with EINTR if nothing was done.
+//
+// # Safety
+// `reply` came to the callback that runs and was not deferred.
+int32_t bickford_reply_interrupted(struct bickford_reply *reply);
+
+// As `bickford_reply_interrupted`, for a deferred reply.
+int32_t bickford_deferred_interrupted(uint64_t handle);
+
+// Fills in an answer for a deferred reply: zero, but for its data, which is the buffer that the
+// callback saw. Used by one thread at a time, and before the reply is completed.
+//
+// # Safety
+// `answer` points to memory for an answer.
+int32_t bickford_deferred_answer(uint64_t handle, struct bickford_answer *answer);
+
+// Completes a deferred reply, once: with `result` zero and an answer, or with a positive errno,
+// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`.
+//
+// # Safety
+// `answer` is null or an answer whose data is the buffer of the reply, with as many bytes written
+// as it says, or other memory of that many bytes.
+int32_t bickford_deferred_complete(uint64_t handle,
+                                   int32_t result,
+                                   const struct bickford_answer *answer);
+
+// The version of the interface that this library has; compare it with `BICKFORD_ABI_VERSION` of
+// the header.
+uint32_t bickford_abi_version(void);
+
+// The version of Bickford, as text that lives for ever.
+const char *bickford_version(void);
+
+// What went wrong in the last call of this thread that failed. The text stays until the next
+// failure of the thread.
+const char *bickford_last_error(void);
+
+// Adds a name to a listing: `struct fuse_dirent` at the end of the answer's data. `mode` tells
+// the type. Returns 1 when it was added, 0 when there is no room left: then it has to come with
+// the next request, which brings the offset of the last name that was added.
+//
+// # Safety
+// `answer` is the answer of a READDIR, with its own buffer; `name` points to `name_length` bytes.
+int32_t bickford_listing_add(struct bickford_answer *answer,
+                             const uint8_t *name,
+                             uint64_t name_length,
+                             uint64_t ino,
+                             uint64_t offset,
+                             uint32_t mode);
+
+// As `bickford_listing_add` for READDIRPLUS: `entry` is an answer in which the fields of an entry
+// are filled in. Its lookup count rises by one if it was added, except for `.` and `..`.
+//
+// # Safety
+// As for `bickford_listing_add`; `entry` is an answer.
+int32_t bickford_listing_add_plus(struct bickford_answer *answer,
+                                  const uint8_t *name,
+                                  uint64_t name_length,
+                                  uint64_t offset,
+                                  const struct bickford_answer *entry);
+
+// Drops cached attributes of an inode, and cached data from `offset` on for `length` bytes: a
+// negative offset keeps the data, a length of zero means to the end.
+int32_t bickford_notify_inode(uint64_t session, uint64_t node, int64_t offset, int64_t length);
+
+// Drops a cached name; with `expire` not zero it is only looked up again at its next use.
+//
+// # Safety
+// `name` points to `name_length` bytes.
+int32_t bickford_notify_entry(uint64_t session,
+                              uint64_t parent,
+                              const uint8_t *name,
+                              uint64_t name_length,
+                              uint32_t expire);
+
+// A name was removed: drops it and tells those who watch the directory.
+//
+// # Safety
+// `name` points to `name_length` bytes.
+int32_t bickford_notify_delete(uint64_t session,
+                               uint64_t parent,
+                               uint64_t child,
+                               const uint8_t *name,
+                               uint64_t name_length);
+
+// Puts data into the page cache of an inode.
+//
+// # Safety
+// `data` points to `length` bytes.
+int32_t bickford_notify_store(uint64_t session,
+                              uint64_t node,
+                              uint64_t offset,
+                              const uint8_t *data,
+                              uint64_t length);
+
+// Asks for data that the kernel has in the page cache of an inode; `receive` is called with them,
+// or not at all when the inode is not known.
+//
+// # Safety
+// `receive` can be called by any thread, with `user`, until the session is closed.
+int32_t bickford_notify_retrieve(uint64_t session,
+                                 uint64_t node,
+                                 uint64_t offset,
+                                 uint32_t size,
+                                 bickford_retrieved receive,
+                                 void *user);
+
+// Wakes whoever polls: `waiter` is the offset of the POLL request.
+int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
+
+// Waits until all notifications that were queued before have reached the kernel. Not to be called
+// by a callback: the kernel may be waiting for that very request.
+int32_t bickford_notify_flush(uint64_t session);
+
+// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8) and
+// `transport=auto|dev|uring`, with commas between, or NULL; `config` may be NULL. `session` gets the number of the session. When this
+// returns, the mount answers; close the session with `bickford_session_close`.
+//
+// # Safety
+// Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
+// to such; the callback can be called by any thread until the session is closed.
+int32_t bickford_mount(const char *mountpoint,
+                       const char *options,
+                       const struct bickford_config *config,
+                       const struct bickford_callbacks *callbacks,
+                       uint64_t *session);
+
+// Mounts a directory through StackFS with calls around its operations. Beside those of
+// `bickford_mount`, `options` may have `preset=base|opt|fast`, `io=auto|passthrough|cached|direct|plain`
+// and `lower=exclusive|watch`. A layer with calls for READ or WRITE turns kernel pass-through off,
+// one with calls for OPEN, OPENDIR or their ends the open without a request. What the kernel does
+// not ask, no call sees; with preset=base it asks most.
+//
+// # Safety
+// As for `bickford_mount`; `layer` points to a layer.
+int32_t bickford_stackfs_mount(const char *source,
+                               const char *mountpoint,
+                               const char *options,
+                               const struct bickford_config *config,
+                               const struct bickford_layer *layer,
+                               uint64_t *session);
+
+// Waits until the session has ended: unmounted or aborted, and every callback has returned. With a
+// negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
+int32_t bickford_session_wait(uint64_t session, int64_t milliseconds);
+
+// Unmounts: `mode` is `BICKFORD_UNMOUNT_*`.
+int32_t bickford_session_unmount(uint64_t session, uint32_t mode);
+
+// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards.
+// Callbacks may still run; wait for the end before, where that matters.
+int32_t bickford_session_close(uint64_t session);
+
+// The number of the connection in /sys/fs/fuse/connections, or -1 where it is not known.
+int64_t bickford_session_connection(uint64_t session);
+
+// What INIT settled.
+//
+// # Safety
+// `negotiated` points to memory for it.
+int32_t bickford_session_negotiated(uint64_t session, struct bickford_negotiated *negotiated);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* BICKFORD_H */

@@ -1,0 +1,245 @@
+//! Replies that are taken out of their callback and completed later.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bickford::{Context, Errno, Interrupt, Reply};
+
+use crate::abi::{
+    BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_answer, bickford_reply, bickford_request,
+};
+use crate::answer::{Buffer, FlatAnswer};
+use crate::guard::{Failure, guarded};
+
+/// How many replies may wait at once.
+const DEFERRED_MAX: usize = 1 << 20;
+
+type Complete = Box<dyn FnOnce(Result<&bickford_answer, Errno>, Buffer) + Send>;
+
+struct Deferred {
+    complete: Complete,
+    buffer: Buffer,
+    interrupt: Arc<Interrupt>,
+}
+
+static WAITING: Mutex<Option<HashMap<u64, Deferred>>> = Mutex::new(None);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn waiting() -> MutexGuard<'static, Option<HashMap<u64, Deferred>>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(handle: u64) -> Result<Deferred, Failure> {
+    waiting()
+        .as_mut()
+        .and_then(|waiting| waiting.remove(&handle))
+        .ok_or_else(|| unknown(handle))
+}
+
+fn unknown(handle: u64) -> Failure {
+    Failure::new(
+        BICKFORD_ERROR_HANDLE,
+        format!("reply {handle} was completed before, or never deferred"),
+    )
+}
+
+/// An errno that the kernel takes in an answer; EIO in place of others.
+pub(crate) fn errno(code: i32) -> Errno {
+    match code {
+        1..512 => Errno::from_raw_os_error(code),
+        _ => Errno::IO,
+    }
+}
+
+/// A request as it was, without what it pointed to.
+pub(crate) struct Snapshot(pub(crate) bickford_request);
+
+// SAFETY: the pointers are null.
+unsafe impl Send for Snapshot {}
+
+impl Snapshot {
+    pub(crate) fn new(request: &bickford_request) -> Self {
+        let mut request = *request;
+        request.name = std::ptr::null();
+        request.name2 = std::ptr::null();
+        request.data = std::ptr::null();
+        request.name_length = 0;
+        request.name2_length = 0;
+        request.data_length = 0;
+        Self(request)
+    }
+}
+
+/// A reply during its callback.
+pub(crate) struct InCall<'a, A: FlatAnswer> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) request: Snapshot,
+    pub(crate) reply: Option<Reply<A>>,
+    pub(crate) buffer: Buffer,
+    pub(crate) handle: Option<u64>,
+}
+
+trait Defer {
+    fn defer(&mut self) -> Result<u64, Failure>;
+    fn is_interrupted(&self) -> bool;
+}
+
+impl<A: FlatAnswer> Defer for InCall<'_, A> {
+    fn defer(&mut self) -> Result<u64, Failure> {
+        if let Some(handle) = self.handle {
+            return Ok(handle);
+        }
+        let mut waiting = waiting();
+        let waiting = waiting.get_or_insert_default();
+        if waiting.len() >= DEFERRED_MAX {
+            return Err(Failure::new(
+                BICKFORD_ERROR_LIMIT,
+                format!("{DEFERRED_MAX} replies wait already"),
+            ));
+        }
+        let Some(reply) = self.reply.take() else {
+            return Err(Failure::argument("the reply was completed"));
+        };
+        let request = Snapshot::new(&self.request.0);
+        let complete = move |result: Result<&bickford_answer, Errno>, buffer: Buffer| {
+            let request = request;
+            // SAFETY: whoever completes the reply vouches for the answer's data.
+            let result =
+                result.and_then(|answer| unsafe { A::from_flat(answer, &request.0, buffer) });
+            reply.complete(result);
+        };
+        let handle = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.handle = Some(handle);
+        waiting.insert(
+            handle,
+            Deferred {
+                complete: Box::new(complete),
+                buffer: std::mem::take(&mut self.buffer),
+                interrupt: self.context.interrupt(),
+            },
+        );
+        Ok(handle)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.context.interrupt().is_raised()
+    }
+}
+
+/// What a pointer to a [`bickford_reply`] points to.
+pub(crate) struct Handle<'a>(&'a mut dyn Defer);
+
+impl<'a> Handle<'a> {
+    pub(crate) fn new<A: FlatAnswer>(call: &'a mut InCall<'_, A>) -> Self {
+        Self(call)
+    }
+}
+
+/// # Safety
+/// `reply` is null, or came to the callback that runs, and is not in use otherwise.
+unsafe fn handle<'a>(reply: *mut bickford_reply) -> Result<&'a mut Handle<'a>, Failure> {
+    // SAFETY: the caller's promise: it points to the handle on the stack of the dispatcher.
+    unsafe { reply.cast::<Handle<'a>>().as_mut() }
+        .ok_or_else(|| Failure::argument("the reply is NULL"))
+}
+
+/// Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`
+/// gets is for `bickford_deferred_complete`, from any thread, even before the callback has
+/// returned. The buffer of the answer stays until then; request and answer do not.
+///
+/// # Safety
+/// `reply` came to the callback that runs; `handle` points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_reply_defer(reply: *mut bickford_reply, handle: *mut u64) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (reply, out) = unsafe { (self::handle(reply)?, handle.as_mut()) };
+        let out = out.ok_or_else(|| Failure::argument("handle is NULL"))?;
+        *out = reply.0.defer()?;
+        Ok(0)
+    })
+}
+
+/// Whether the caller of the request got a signal: 1 or 0. Such a request should be answered soon,
+/// with EINTR if nothing was done.
+///
+/// # Safety
+/// `reply` came to the callback that runs and was not deferred.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_reply_interrupted(reply: *mut bickford_reply) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let reply = unsafe { self::handle(reply)? };
+        Ok(i32::from(reply.0.is_interrupted()))
+    })
+}
+
+/// As `bickford_reply_interrupted`, for a deferred reply.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_deferred_interrupted(handle: u64) -> i32 {
+    guarded(|| {
+        waiting()
+            .as_ref()
+            .and_then(|waiting| waiting.get(&handle))
+            .map(|deferred| i32::from(deferred.interrupt.is_raised()))
+            .ok_or_else(|| unknown(handle))
+    })
+}
+
+/// Fills in an answer for a deferred reply: zero, but for its data, which is the buffer that the
+/// callback saw. Used by one thread at a time, and before the reply is completed.
+///
+/// # Safety
+/// `answer` points to memory for an answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_deferred_answer(
+    handle: u64,
+    answer: *mut bickford_answer,
+) -> i32 {
+    guarded(|| {
+        if answer.is_null() {
+            return Err(Failure::argument("answer is NULL"));
+        }
+        let mut fresh = bickford_answer::default();
+        waiting()
+            .as_mut()
+            .and_then(|waiting| waiting.get_mut(&handle))
+            .ok_or_else(|| unknown(handle))?
+            .buffer
+            .offer(&mut fresh);
+        // SAFETY: not null, and memory for an answer.
+        unsafe { answer.write(fresh) };
+        Ok(0)
+    })
+}
+
+/// Completes a deferred reply, once: with `result` zero and an answer, or with a positive errno,
+/// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`.
+///
+/// # Safety
+/// `answer` is null or an answer whose data is the buffer of the reply, with as many bytes written
+/// as it says, or other memory of that many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_deferred_complete(
+    handle: u64,
+    result: i32,
+    answer: *const bickford_answer,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let answer = unsafe { answer.as_ref() };
+        if result == 0 && answer.is_none() {
+            return Err(Failure::argument(
+                "answer is NULL though the result is success",
+            ));
+        }
+        let deferred = take(handle)?;
+        let result = match answer {
+            Some(answer) if result == 0 => Ok(answer),
+            _ => Err(errno(result)),
+        };
+        (deferred.complete)(result, deferred.buffer);
+        Ok(0)
+    })
+}

@@ -1,0 +1,205 @@
+//! A file system behind callbacks.
+
+use std::ffi::c_void;
+
+use bickford::abi::InitFlags;
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the operation table names every operation and answer"
+)]
+use bickford::ops::*;
+use bickford::{Context, Errno, FileSystem, Negotiation, Reply};
+
+use crate::abi::*;
+use crate::answer::{Buffer, FlatAnswer};
+use crate::deferred::{Handle, InCall, Snapshot, errno};
+use crate::operations::{bit, for_each_operation};
+use crate::parameters::{Parameters, put_data};
+
+type Function = unsafe extern "C" fn(
+    *mut c_void,
+    *const bickford_request,
+    *mut bickford_answer,
+    *mut bickford_reply,
+) -> i32;
+
+/// What the other side passed to be handed back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User(pub(crate) *mut c_void);
+
+// SAFETY: never dereferenced here; whoever passed it says that any thread may use it.
+unsafe impl Send for User {}
+// SAFETY: as above.
+unsafe impl Sync for User {}
+
+/// A request with what every request has.
+pub(crate) fn request(cx: &Context<'_>, operation: u32) -> bickford_request {
+    bickford_request {
+        unique: cx.unique().0,
+        operation,
+        uid: cx.uid(),
+        gid: cx.gid(),
+        pid: cx.pid(),
+        ..bickford_request::default()
+    }
+}
+
+/// Applies a configuration when a session begins.
+pub(crate) fn configure(config: &bickford_config, negotiation: &mut Negotiation) {
+    negotiation.want(InitFlags::from_bits_retain(config.want));
+    negotiation.refuse(InitFlags::from_bits_retain(config.refuse));
+    if config.max_write > 0 {
+        negotiation.set_max_write(config.max_write);
+    }
+    if config.max_readahead > 0 {
+        negotiation.set_max_readahead(config.max_readahead);
+    }
+}
+
+/// Serves requests by a callback.
+pub(crate) struct Callbacks {
+    user: User,
+    operations: u64,
+    function: Function,
+    config: bickford_config,
+}
+
+impl Callbacks {
+    pub(crate) fn new(
+        callbacks: &bickford_callbacks,
+        function: Function,
+        config: bickford_config,
+    ) -> Self {
+        Self {
+            user: User(callbacks.user),
+            operations: callbacks.operations,
+            function,
+            config,
+        }
+    }
+
+    fn wants(&self, operation: u32) -> bool {
+        self.operations & bit(operation) != 0
+    }
+
+    fn dispatch<A: FlatAnswer>(
+        &self,
+        cx: &Context<'_>,
+        request: &bickford_request,
+        reply: Reply<A>,
+    ) {
+        let mut buffer = match Buffer::with_room(A::room(request)) {
+            Ok(buffer) => buffer,
+            Err(errno) => return reply.error(errno),
+        };
+        let mut answer = bickford_answer::default();
+        buffer.offer(&mut answer);
+        let mut call = InCall {
+            context: cx,
+            request: Snapshot::new(request),
+            reply: Some(reply),
+            buffer,
+            handle: None,
+        };
+        let mut handle = Handle::new(&mut call);
+        // SAFETY: the function was passed with this signature; its arguments live during the call.
+        let code = unsafe {
+            (self.function)(
+                self.user.0,
+                request,
+                &raw mut answer,
+                (&raw mut handle).cast(),
+            )
+        };
+        let (Some(reply), buffer) = (call.reply, call.buffer) else {
+            return;
+        };
+        match code {
+            // SAFETY: a callback that says success has written the data that it says.
+            0 => reply.complete(unsafe { A::from_flat(&answer, request, buffer) }),
+            1.. => reply.error(errno(code)),
+            _ => {
+                tracing::error!(
+                    operation = cx.opcode().name(),
+                    code,
+                    "a callback returned neither an errno nor a deferred reply"
+                );
+                reply.error(Errno::IO);
+            }
+        }
+    }
+
+    /// For what is not answered.
+    fn tell(&self, request: &bickford_request) {
+        let mut answer = bickford_answer::default();
+        // SAFETY: as above; there is no reply.
+        unsafe {
+            (self.function)(self.user.0, request, &raw mut answer, std::ptr::null_mut());
+        }
+    }
+}
+
+macro_rules! define_callbacks {
+    ($($method:ident: $operation:ty => $answer:ty, $number:ident, $default:expr;)+) => {
+        impl FileSystem for Callbacks {
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                if self.wants(BICKFORD_OP_READDIRPLUS) {
+                    negotiation
+                        .want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
+                }
+                configure(&self.config, negotiation);
+                Ok(())
+            }
+
+            fn destroy(&self) {
+                if self.wants(BICKFORD_OP_DESTROY) {
+                    self.tell(&bickford_request {
+                        operation: BICKFORD_OP_DESTROY,
+                        ..bickford_request::default()
+                    });
+                }
+            }
+
+            fn forget(&self, forgets: &[Forget]) {
+                if !self.wants(BICKFORD_OP_FORGET) {
+                    return;
+                }
+                for group in forgets.chunks(64) {
+                    let mut pairs = [0_u64; 128];
+                    for (pair, forget) in pairs.chunks_exact_mut(2).zip(group) {
+                        pair.copy_from_slice(&[forget.node.0, forget.count]);
+                    }
+                    self.tell(&bickford_request {
+                        operation: BICKFORD_OP_FORGET,
+                        size: group.len() as u64,
+                        data: pairs.as_ptr().cast(),
+                        data_length: group.len() as u64 * 16,
+                        ..bickford_request::default()
+                    });
+                }
+            }
+
+            $(
+                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
+                    if !self.wants($number) {
+                        return reply.complete($default);
+                    }
+                    let mut request = request(cx, $number);
+                    op.fill(&mut request);
+                    match op.payload().transpose() {
+                        Ok(None) => self.dispatch(cx, &request, reply),
+                        Ok(Some(data)) => {
+                            put_data(&mut request, &data);
+                            self.dispatch(cx, &request, reply);
+                        }
+                        Err(error) => reply.error(
+                            Errno::from_io_error(&error).unwrap_or(Errno::IO),
+                        ),
+                    }
+                }
+            )+
+        }
+    };
+}
+
+for_each_operation!(define_callbacks);

@@ -1,0 +1,269 @@
+//! Pre-calls and post-calls around a file system.
+
+use std::ffi::{CString, c_void};
+
+use bickford::abi::InitFlags;
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the operation table names every operation and answer"
+)]
+use bickford::ops::*;
+use bickford::{Context, Errno, FileSystem, Negotiation, Reply};
+
+use crate::abi::*;
+use crate::answer::{Buffer, Exposed, FlatAnswer};
+use crate::deferred::{Snapshot, errno};
+use crate::dispatch::{User, configure, request};
+use crate::guard::Failure;
+use crate::operations::{bit, for_each_operation};
+use crate::parameters::{Changed, Parameters, bytes, put_data};
+
+type PreCall =
+    unsafe extern "C" fn(*mut c_void, *mut bickford_request, *mut bickford_answer) -> i32;
+type PostCall =
+    unsafe extern "C" fn(*mut c_void, *const bickford_request, *mut bickford_answer, i32) -> i32;
+
+/// A file system with calls around its operations.
+pub(crate) struct Layer<F> {
+    below: F,
+    user: User,
+    pre: Option<PreCall>,
+    post: Option<PostCall>,
+    pre_operations: u64,
+    call_operations: u64,
+    post_operations: u64,
+    with_data: bool,
+    config: bickford_config,
+}
+
+impl<F> Layer<F> {
+    pub(crate) fn new(
+        below: F,
+        layer: &bickford_layer,
+        config: bickford_config,
+    ) -> Result<Self, Failure> {
+        if layer.pre_operations != 0 && layer.pre.is_none() {
+            return Err(Failure::argument(
+                "pre_operations are given, but no pre-call",
+            ));
+        }
+        if layer.post_operations != 0 && layer.post.is_none() {
+            return Err(Failure::argument(
+                "post_operations are given, but no post-call",
+            ));
+        }
+        Ok(Self {
+            below,
+            user: User(layer.user),
+            pre: layer.pre,
+            post: layer.post,
+            pre_operations: layer.pre_operations,
+            call_operations: layer.call_operations,
+            post_operations: layer.post_operations,
+            with_data: layer.metadata_only == 0,
+            config,
+        })
+    }
+
+    fn touches(&self, operation: u32) -> bool {
+        let touched = self.pre_operations | self.post_operations | !self.call_operations;
+        touched & bit(operation) != 0
+    }
+
+    /// Takes out of the kernel's offer the modes in which operations with calls would not come.
+    fn withhold(&self, negotiation: &mut Negotiation) {
+        if self.touches(BICKFORD_OP_READ) || self.touches(BICKFORD_OP_WRITE) {
+            negotiation.withhold(InitFlags::PASSTHROUGH);
+            negotiation.set_max_stack_depth(0);
+        }
+        let opens = [
+            BICKFORD_OP_OPEN,
+            BICKFORD_OP_RELEASE,
+            BICKFORD_OP_OPENDIR,
+            BICKFORD_OP_RELEASEDIR,
+        ];
+        if opens.into_iter().any(|open| self.touches(open)) {
+            negotiation.withhold(InitFlags::NO_OPEN_SUPPORT | InitFlags::NO_OPENDIR_SUPPORT);
+        }
+    }
+
+    /// Runs the pre-call. An answer comes back if that is to be used.
+    fn before<A: FlatAnswer>(&self, request: &mut bickford_request) -> Result<Option<A>, Errno> {
+        let Some(pre) = self.pre else {
+            return Ok(None);
+        };
+        let mut buffer = Buffer::with_room(if self.with_data || !is_data(request.operation) {
+            A::room(request)
+        } else {
+            0
+        })?;
+        let mut answer = bickford_answer::default();
+        buffer.offer(&mut answer);
+        // SAFETY: passed with this signature; its arguments live during the call.
+        match unsafe { pre(self.user.0, request, &raw mut answer) } {
+            0 => Ok(None),
+            // SAFETY: a call that says that it answered has written the data that it says.
+            BICKFORD_ANSWERED => unsafe { A::from_flat(&answer, request, buffer) }.map(Some),
+            code => Err(errno(code)),
+        }
+    }
+
+    /// A reply that runs the post-call and then answers `reply`.
+    fn after<A: FlatAnswer>(&self, request: &bickford_request, reply: Reply<A>) -> Reply<A> {
+        let Some(post) = self.post else {
+            return reply;
+        };
+        let (user, with_data) = (self.user, self.with_data);
+        let kept = Kept::new(request);
+        reply.wrap(move |result, reply| {
+            let request = kept.request();
+            reply.complete(run_post(post, user, &request, result, with_data));
+        })
+    }
+}
+
+fn is_data(operation: u32) -> bool {
+    matches!(operation, BICKFORD_OP_READ | BICKFORD_OP_WRITE)
+}
+
+fn run_post<A: FlatAnswer>(
+    post: PostCall,
+    user: User,
+    request: &bickford_request,
+    result: Result<A, Errno>,
+    with_data: bool,
+) -> Result<A, Errno> {
+    let mut answer = bickford_answer::default();
+    let exposed = result.and_then(|result| result.expose(&mut answer, with_data));
+    let (mut exposed, code) = match exposed {
+        Ok(exposed) => (exposed, 0),
+        Err(errno) => {
+            let room = if with_data || !is_data(request.operation) {
+                A::room(request)
+            } else {
+                0
+            };
+            let failed = Exposed {
+                buffer: Buffer::with_room(room)?,
+                kept: None,
+            };
+            (failed, errno.raw_os_error())
+        }
+    };
+    exposed.buffer.offer(&mut answer);
+    // SAFETY: passed with this signature; its arguments live during the call.
+    match unsafe { post(user.0, request, &raw mut answer, code) } {
+        0 => match exposed.kept {
+            Some(kept) => Ok(kept),
+            // SAFETY: the data are as they were, or as the call says that it wrote them.
+            None => unsafe { A::from_flat(&answer, request, exposed.buffer) },
+        },
+        code => Err(errno(code)),
+    }
+}
+
+/// A request with its names, for the post-call.
+struct Kept {
+    request: Snapshot,
+    name: CString,
+    name2: CString,
+}
+
+impl Kept {
+    fn new(request: &bickford_request) -> Self {
+        // SAFETY: the names were there for the call that this request describes, and still are.
+        let name = |start, length| unsafe { bytes(start, length) }.unwrap_or_default();
+        let name = |start, length| CString::new(name(start, length)).unwrap_or_default();
+        Self {
+            request: Snapshot::new(request),
+            name: name(request.name, request.name_length),
+            name2: name(request.name2, request.name2_length),
+        }
+    }
+
+    fn request(&self) -> bickford_request {
+        bickford_request {
+            name: self.name.as_ptr().cast(),
+            name_length: self.name.count_bytes() as u64,
+            name2: self.name2.as_ptr().cast(),
+            name2_length: self.name2.count_bytes() as u64,
+            ..self.request.0
+        }
+    }
+}
+
+macro_rules! define_layer {
+    ($($method:ident: $operation:ty => $answer:ty, $number:ident, $default:expr;)+) => {
+        impl<F: FileSystem> FileSystem for Layer<F> {
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                self.withhold(negotiation);
+                self.below.init(negotiation)?;
+                if self.with_data && self.pre_operations & bit(BICKFORD_OP_WRITE) != 0 {
+                    negotiation.set_splice_writes(false);
+                }
+                configure(&self.config, negotiation);
+                Ok(())
+            }
+
+            fn destroy(&self) {
+                self.below.destroy();
+            }
+
+            fn forget(&self, forgets: &[Forget]) {
+                self.below.forget(forgets);
+            }
+
+            $(
+                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
+                    if !self.touches($number) {
+                        return self.below.$method(cx, op, reply);
+                    }
+                    let mut request = request(cx, $number);
+                    op.fill(&mut request);
+                    let early = self.pre_operations & bit($number) != 0;
+                    let payload = if early && self.with_data { op.payload() } else { None };
+                    let payload = match payload.transpose() {
+                        Ok(payload) => payload,
+                        Err(error) => {
+                            return reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+                        }
+                    };
+                    if let Some(data) = &payload {
+                        put_data(&mut request, data);
+                    }
+                    let before = request;
+                    if early {
+                        match self.before::<$answer>(&mut request) {
+                            Ok(None) => {}
+                            Ok(Some(answer)) => return reply.ok(answer),
+                            Err(errno) => return reply.error(errno),
+                        }
+                    }
+                    // SAFETY: what a pre-call puts into the request stays until its thread is
+                    // called again, which is after this.
+                    let changed = unsafe { Changed::between(&before, &request) };
+                    let mut changed = match changed {
+                        Ok(changed) => changed,
+                        Err(errno) => return reply.error(errno),
+                    };
+                    changed.data = changed.data.or(payload.as_deref());
+                    let mut op: $operation = op;
+                    if early {
+                        op.apply(&request, &changed);
+                    }
+                    let reply = if self.post_operations & bit($number) != 0 {
+                        self.after(&request, reply)
+                    } else {
+                        reply
+                    };
+                    if self.call_operations & bit($number) == 0 {
+                        return reply.error(Errno::NOSYS);
+                    }
+                    self.below.$method(cx, op, reply);
+                }
+            )+
+        }
+    };
+}
+
+for_each_operation!(define_layer);

@@ -1,0 +1,232 @@
+//! Listings: `struct fuse_dirent` and `struct fuse_direntplus`, as in `linux/fuse.h`.
+
+use std::time::Duration;
+
+use bickford::abi;
+use bickford::ops::{Attr, Directory, DirectoryEntry, Entry, Timestamp};
+use bickford::{Generation, NodeId};
+
+use crate::abi::{BICKFORD_ERROR_LIMIT, bickford_answer};
+use crate::answers;
+use crate::guard::{Failure, guarded};
+use crate::parameters::bytes;
+
+/// Bytes in front of a name without an entry.
+const DIRENT: usize = size_of::<abi::Dirent>();
+/// Bytes of an entry in front of that.
+const ENTRY: usize = size_of::<abi::EntryOut>();
+
+/// Reads records from the front of a byte string.
+struct Records<'a>(&'a [u8]);
+
+impl<'a> Records<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(count)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    /// `struct fuse_entry_out`.
+    fn entry(&mut self) -> Option<Entry> {
+        let (node, generation) = (self.u64()?, self.u64()?);
+        let (entry_valid, attr_valid) = (self.u64()?, self.u64()?);
+        let (entry_nanoseconds, attr_nanoseconds) = (self.u32()?, self.u32()?);
+        Some(Entry {
+            node: NodeId(node),
+            generation: Generation(generation),
+            attr: self.attr()?,
+            entry_valid: duration(entry_valid, entry_nanoseconds),
+            attr_valid: duration(attr_valid, attr_nanoseconds),
+        })
+    }
+
+    /// `struct fuse_attr`.
+    fn attr(&mut self) -> Option<Attr> {
+        let (ino, size, blocks) = (self.u64()?, self.u64()?, self.u64()?);
+        let seconds = [self.u64()?, self.u64()?, self.u64()?];
+        let nanoseconds = [self.u32()?, self.u32()?, self.u32()?];
+        let [accessed, modified, changed] = [0, 1, 2].map(|index: usize| Timestamp {
+            seconds: seconds.get(index).copied().unwrap_or(0).cast_signed(),
+            nanoseconds: nanoseconds.get(index).copied().unwrap_or(0),
+        });
+        Some(Attr {
+            ino,
+            size,
+            blocks,
+            accessed,
+            modified,
+            changed,
+            mode: self.u32()?,
+            links: self.u32()?,
+            uid: self.u32()?,
+            gid: self.u32()?,
+            rdev: self.u32()?,
+            block_size: self.u32()?,
+            flags: abi::AttrFlags::from_bits_retain(self.u32()?),
+        })
+    }
+}
+
+fn duration(seconds: u64, nanoseconds: u32) -> Duration {
+    Duration::new(seconds, nanoseconds.min(999_999_999))
+}
+
+/// Reads a listing as the kernel would. `None` when it is none.
+pub(crate) fn parse(bytes: &[u8], limit: u32, plus: bool) -> Option<Directory> {
+    let mut directory = Directory::new(limit, plus);
+    let mut records = Records(bytes);
+    while !records.0.is_empty() {
+        let entry = if plus {
+            records.entry()?
+        } else {
+            Entry::default()
+        };
+        let (ino, offset) = (records.u64()?, records.u64()?);
+        let (length, kind) = (records.u32()? as usize, records.u32()?);
+        let name = records.take(length)?;
+        records.take(length.next_multiple_of(8) - length)?;
+        let dirent = DirectoryEntry {
+            name,
+            ino,
+            offset,
+            mode: (kind & 0o17) << 12,
+        };
+        if !directory.push_entry(&dirent, &entry) {
+            return None;
+        }
+    }
+    Some(directory)
+}
+
+/// Adds a name to a listing: `struct fuse_dirent` at the end of the answer's data. `mode` tells
+/// the type. Returns 1 when it was added, 0 when there is no room left: then it has to come with
+/// the next request, which brings the offset of the last name that was added.
+///
+/// # Safety
+/// `answer` is the answer of a READDIR, with its own buffer; `name` points to `name_length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_listing_add(
+    answer: *mut bickford_answer,
+    name: *const u8,
+    name_length: u64,
+    ino: u64,
+    offset: u64,
+    mode: u32,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let (answer, name) = unsafe { (answer.as_mut(), bytes(name, name_length)) };
+        add(answer, name, ino, offset, mode, None)
+    })
+}
+
+/// As `bickford_listing_add` for READDIRPLUS: `entry` is an answer in which the fields of an entry
+/// are filled in. Its lookup count rises by one if it was added, except for `.` and `..`.
+///
+/// # Safety
+/// As for `bickford_listing_add`; `entry` is an answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_listing_add_plus(
+    answer: *mut bickford_answer,
+    name: *const u8,
+    name_length: u64,
+    offset: u64,
+    entry: *const bickford_answer,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let (answer, name, entry) =
+            unsafe { (answer.as_mut(), bytes(name, name_length), entry.as_ref()) };
+        let entry = entry.ok_or_else(|| Failure::argument("entry is NULL"))?;
+        let attr = entry.attr;
+        add(answer, name, attr.ino, offset, attr.mode, Some(entry))
+    })
+}
+
+fn add(
+    answer: Option<&mut bickford_answer>,
+    name: Result<&[u8], bickford::Errno>,
+    ino: u64,
+    offset: u64,
+    mode: u32,
+    entry: Option<&bickford_answer>,
+) -> Result<i32, Failure> {
+    let answer = answer.ok_or_else(|| Failure::argument("answer is NULL"))?;
+    let name = name.map_err(|_| Failure::argument("name is NULL or too long"))?;
+    let fixed = DIRENT + if entry.is_some() { ENTRY } else { 0 };
+    let length = (fixed + name.len()).next_multiple_of(8);
+    let dirent = DirectoryEntry {
+        name,
+        ino,
+        offset,
+        mode,
+    };
+    let limit = u32::try_from(length).map_err(Failure::argument)?;
+    let mut record = Directory::new(limit, entry.is_some());
+    let entry = entry.map(answers::entry).unwrap_or_default();
+    if !record.push_entry(&dirent, &entry) {
+        return Err(Failure::new(BICKFORD_ERROR_LIMIT, "the name is too long"));
+    }
+    let end = answer.data_length.saturating_add(length as u64);
+    if answer.data.is_null() || end > answer.data_capacity {
+        return Ok(0);
+    }
+    let at = usize::try_from(answer.data_length).map_err(Failure::argument)?;
+    // SAFETY: `data` has room for `data_capacity` bytes, says the caller, and the record ends within
+    // them; it is memory of its own.
+    unsafe {
+        answer
+            .data
+            .add(at)
+            .copy_from_nonoverlapping(record.as_bytes().as_ptr(), length)
+    };
+    answer.data_length = end;
+    Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Buffer;
+
+    #[test]
+    fn a_listing_with_entries_survives() {
+        let mut buffer = Buffer::with_room(400).unwrap();
+        let mut answer = bickford_answer::default();
+        buffer.offer(&mut answer);
+        let mut entry = bickford_answer {
+            node: 7,
+            attr_valid: 1_500_000_000,
+            ..bickford_answer::default()
+        };
+        entry.attr.ino = 7;
+        entry.attr.mode = 0o100_640;
+        entry.attr.accessed.seconds = -5;
+        let name = b"seven";
+        // SAFETY: the arguments live on the stack; the buffer has the room that the answer says.
+        let add = |answer: &mut bickford_answer| unsafe {
+            bickford_listing_add_plus(answer, name.as_ptr(), 5, 1, &raw const entry)
+        };
+        assert_eq!(add(&mut answer), 1);
+        assert_eq!(add(&mut answer), 1);
+        assert_eq!(add(&mut answer), 0, "only two fit");
+        // SAFETY: the records were written.
+        let bytes = unsafe { buffer.take(&answer) }.unwrap();
+        assert_eq!(bytes.len(), 2 * (ENTRY + DIRENT + 8));
+        let listing = parse(&bytes, 400, true).unwrap();
+        assert_eq!(listing.as_bytes(), bytes);
+        assert!(parse(&bytes[..100], 400, true).is_none());
+        assert!(
+            parse(&bytes, 300, true).is_none(),
+            "more than was asked for"
+        );
+    }
+}

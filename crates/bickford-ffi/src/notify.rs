@@ -1,0 +1,146 @@
+//! Notifications: what a file system tells the kernel. They are queued, so that callbacks may send
+//! them too.
+
+use std::ffi::{CStr, CString, c_void};
+
+use bickford::notify::NotifyError;
+use bickford::ops::PollHandle;
+use bickford::{Errno, NodeId, Notifier};
+
+use crate::abi::{BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_retrieved};
+use crate::dispatch::User;
+use crate::guard::{Failure, guarded};
+use crate::parameters::bytes;
+use crate::session::session;
+
+fn send(
+    number: u64,
+    notify: impl FnOnce(&Notifier) -> Result<(), NotifyError>,
+) -> Result<i32, Failure> {
+    let held = session(number)?;
+    match notify(held.mounted.notifier()) {
+        Ok(()) => Ok(0),
+        Err(error @ NotifyError::Full) => Err(Failure::new(BICKFORD_ERROR_LIMIT, error)),
+        Err(error) => Err(Failure::new(BICKFORD_ERROR_HANDLE, error)),
+    }
+}
+
+fn name(name: Result<&[u8], Errno>) -> Result<CString, Failure> {
+    let name = name.map_err(|_| Failure::argument("the name is NULL or too long"))?;
+    CString::new(name).map_err(|_| Failure::argument("the name has a NUL byte"))
+}
+
+/// Drops cached attributes of an inode, and cached data from `offset` on for `length` bytes: a
+/// negative offset keeps the data, a length of zero means to the end.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_notify_inode(session: u64, node: u64, offset: i64, length: i64) -> i32 {
+    guarded(|| {
+        send(session, |to| {
+            to.invalidate_inode(NodeId(node), offset, length)
+        })
+    })
+}
+
+/// Drops a cached name; with `expire` not zero it is only looked up again at its next use.
+///
+/// # Safety
+/// `name` points to `name_length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_entry(
+    session: u64,
+    parent: u64,
+    name: *const u8,
+    name_length: u64,
+    expire: u32,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let name = self::name(unsafe { bytes(name, name_length) })?;
+        let name: &CStr = &name;
+        send(session, |to| match expire {
+            0 => to.invalidate_entry(NodeId(parent), name),
+            _ => to.expire_entry(NodeId(parent), name),
+        })
+    })
+}
+
+/// A name was removed: drops it and tells those who watch the directory.
+///
+/// # Safety
+/// `name` points to `name_length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_delete(
+    session: u64,
+    parent: u64,
+    child: u64,
+    name: *const u8,
+    name_length: u64,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let name = self::name(unsafe { bytes(name, name_length) })?;
+        send(session, |to| {
+            to.delete(NodeId(parent), NodeId(child), &name)
+        })
+    })
+}
+
+/// Puts data into the page cache of an inode.
+///
+/// # Safety
+/// `data` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_store(
+    session: u64,
+    node: u64,
+    offset: u64,
+    data: *const u8,
+    length: u64,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let data = unsafe { bytes(data, length) }
+            .map_err(|_| Failure::argument("data is NULL or too long"))?;
+        send(session, |to| to.store(NodeId(node), offset, data))
+    })
+}
+
+/// Asks for data that the kernel has in the page cache of an inode; `receive` is called with them,
+/// or not at all when the inode is not known.
+///
+/// # Safety
+/// `receive` can be called by any thread, with `user`, until the session is closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_retrieve(
+    session: u64,
+    node: u64,
+    offset: u64,
+    size: u32,
+    receive: bickford_retrieved,
+    user: *mut c_void,
+) -> i32 {
+    guarded(|| {
+        let receive = receive.ok_or_else(|| Failure::argument("receive is NULL"))?;
+        let user = User(user);
+        send(session, |to| {
+            to.retrieve(NodeId(node), offset, size, move |offset, data| {
+                let user = user;
+                // SAFETY: passed with this signature; the data live during the call.
+                unsafe { receive(user.0, offset, data.as_ptr(), data.len() as u64) };
+            })
+        })
+    })
+}
+
+/// Wakes whoever polls: `waiter` is the offset of the POLL request.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_notify_poll(session: u64, waiter: u64) -> i32 {
+    guarded(|| send(session, |to| to.wake_poll(PollHandle(waiter))))
+}
+
+/// Waits until all notifications that were queued before have reached the kernel. Not to be called
+/// by a callback: the kernel may be waiting for that very request.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_notify_flush(session: u64) -> i32 {
+    guarded(|| send(session, Notifier::flush))
+}

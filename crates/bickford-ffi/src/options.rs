@@ -1,0 +1,153 @@
+//! The option text of a mount: what the library adds to mount.fuse3(8).
+
+use std::str::FromStr;
+
+use bickford::mount::{MountOptions, split_options};
+use bickford::transport::TransportChoice;
+use bickford::{SessionConfig, Workers};
+use bickford_stackfs::{IoMode, Lower, Preset, Settings};
+
+use crate::abi::bickford_config;
+use crate::guard::Failure;
+
+/// An option text, taken apart.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) mount: MountOptions,
+    transport: Option<TransportChoice>,
+    preset: Preset,
+    io: Option<IoMode>,
+    lower: Option<Lower>,
+}
+
+fn transport(name: &str) -> Result<TransportChoice, Failure> {
+    match name {
+        "auto" => Ok(TransportChoice::Auto),
+        "dev" => Ok(TransportChoice::DevFuse),
+        "uring" => Ok(TransportChoice::IoUring),
+        _ => Err(Failure::argument(format!(
+            "transport=\"{name}\" is none of auto, dev or uring"
+        ))),
+    }
+}
+
+fn lower(name: &str) -> Result<Lower, Failure> {
+    match name {
+        "exclusive" => Ok(Lower::Exclusive),
+        "watch" => Ok(Lower::Watch),
+        _ => Err(Failure::argument(format!(
+            "lower=\"{name}\" is neither exclusive nor watch"
+        ))),
+    }
+}
+
+impl Options {
+    /// For a file system of callbacks: `transport` and the options of mount.fuse3(8).
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        Self::read(text, false)
+    }
+
+    /// For StackFS: also `preset`, `io` and `lower`.
+    pub(crate) fn for_stackfs(text: &str) -> Result<Self, Failure> {
+        let mut options = Self::read(text, true)?;
+        if options.mount.subtype.is_none() {
+            options.mount.subtype = Some("bickford".into());
+        }
+        Ok(options)
+    }
+
+    fn read(text: &str, stackfs: bool) -> Result<Self, Failure> {
+        let mut options = Self {
+            mount: MountOptions::new(),
+            transport: None,
+            preset: Preset::default(),
+            io: None,
+            lower: None,
+        };
+        for option in split_options(text) {
+            match option.split_once('=') {
+                Some(("transport", name)) => options.transport = Some(transport(name)?),
+                Some(("preset", name)) if stackfs => {
+                    options.preset = Preset::from_str(name).map_err(Failure::argument)?;
+                }
+                Some(("io", name)) if stackfs => {
+                    options.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
+                }
+                Some(("lower", name)) if stackfs => options.lower = Some(lower(name)?),
+                _ => options.mount.set(&option).map_err(Failure::argument)?,
+            }
+        }
+        Ok(options)
+    }
+
+    /// What StackFS is to do.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = self.preset.settings();
+        if let Some(io) = self.io {
+            settings.io = io;
+        }
+        match self.lower {
+            Some(lower) => settings.lower(lower),
+            None => settings,
+        }
+    }
+
+    /// How a session is served.
+    pub(crate) fn session(&self, config: &bickford_config) -> SessionConfig {
+        let workers = match usize::try_from(config.workers) {
+            Ok(workers) if workers > 0 => {
+                let max = workers.min(1024);
+                Workers { max, max_idle: max }
+            }
+            _ if self.preset.single_threaded() => Workers::SINGLE,
+            _ => Workers::default(),
+        };
+        // The other presets are those of the literature, which had this transport.
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None if self.preset == Preset::Fast => TransportChoice::Auto,
+            None => TransportChoice::DevFuse,
+        };
+        SessionConfig::default()
+            .workers(workers)
+            .transport(transport)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_both_kinds_are_read() {
+        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,fsname=x";
+        let options = Options::for_stackfs(text).unwrap();
+        assert_eq!(options.mount.fsname.as_deref(), Some("x"));
+        let settings = options.settings();
+        assert!(settings.io == IoMode::Direct && settings.watch);
+        let session = options.session(&bickford_config::default());
+        assert_eq!(session.transport, TransportChoice::IoUring);
+        assert_eq!(session.workers, Workers::default());
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for text in ["preset=quick", "io=some", "transport=tcp", "lower=upper"] {
+            assert!(Options::for_stackfs(text).is_err(), "{text}");
+        }
+        assert!(
+            Options::parse("preset=opt").is_err(),
+            "only StackFS has presets"
+        );
+    }
+
+    #[test]
+    fn a_number_of_workers_is_fixed() {
+        let config = bickford_config {
+            workers: 3,
+            ..bickford_config::default()
+        };
+        let workers = Options::parse("").unwrap().session(&config).workers;
+        assert_eq!((workers.max, workers.max_idle), (3, 3));
+    }
+}

@@ -1,0 +1,317 @@
+//! Sessions: mounting, waiting, unmounting.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, c_char};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use bickford::mount::{MountOptions, Unmount};
+use bickford::{FileSystem, MountedSession, Session, SessionConfig};
+use bickford_stackfs::{LowerWatch, StackFs};
+
+use crate::abi::*;
+use crate::dispatch::Callbacks;
+use crate::guard::{Failure, guarded, text};
+use crate::layer::Layer;
+use crate::options::Options;
+
+/// A mount and whether its session is over.
+pub(crate) struct Held {
+    pub(crate) mounted: MountedSession,
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+static SESSIONS: Mutex<Option<HashMap<u64, Arc<Held>>>> = Mutex::new(None);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn sessions() -> MutexGuard<'static, Option<HashMap<u64, Arc<Held>>>> {
+    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn session(number: u64) -> Result<Arc<Held>, Failure> {
+    sessions()
+        .as_ref()
+        .and_then(|sessions| sessions.get(&number).cloned())
+        .ok_or_else(|| {
+            Failure::new(
+                BICKFORD_ERROR_HANDLE,
+                format!("session {number} was closed, or never opened"),
+            )
+        })
+}
+
+/// # Safety
+/// `text` is null or a NUL-terminated string that stays as it is during `'a`.
+unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a Path, Failure> {
+    // SAFETY: the caller's promise.
+    let path = unsafe { text(path, what)? };
+    Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
+}
+
+/// # Safety
+/// As for [`path`].
+unsafe fn options<'a>(options: *const c_char) -> Result<&'a str, Failure> {
+    if options.is_null() {
+        return Ok("");
+    }
+    // SAFETY: the caller's promise.
+    let options = unsafe { text(options, "options")? };
+    options
+        .to_str()
+        .map_err(|_| Failure::argument("options are not UTF-8"))
+}
+
+/// # Safety
+/// `config` is null or points to a configuration.
+unsafe fn config(config: *const bickford_config) -> Result<bickford_config, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(config) = (unsafe { config.as_ref() }).copied() else {
+        return Ok(bickford_config::default());
+    };
+    if config.abi_version != BICKFORD_ABI_VERSION {
+        return Err(Failure::argument(format!(
+            "the caller was made for version {} of the interface, this library has version \
+             {BICKFORD_ABI_VERSION}; use matching ones",
+            config.abi_version
+        )));
+    }
+    Ok(config)
+}
+
+fn start(
+    filesystem: impl FileSystem,
+    mountpoint: &Path,
+    options: &MountOptions,
+    config: SessionConfig,
+    watch: impl FnOnce(&MountedSession) -> io::Result<Option<LowerWatch>>,
+) -> Result<u64, Failure> {
+    let mounted = Session::mount(filesystem, mountpoint, options, config)
+        .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+    let watch = watch(&mounted).map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+    let held = Arc::new(Held {
+        mounted,
+        ended: Mutex::new(false),
+        changed: Condvar::new(),
+    });
+    let waiter = Arc::clone(&held);
+    thread::Builder::new()
+        .name("bickford-wait".into())
+        .spawn(move || {
+            waiter.mounted.wait();
+            drop(watch);
+            *waiter.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            waiter.changed.notify_all();
+        })
+        .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, format!("start a thread: {error}")))?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    sessions().get_or_insert_default().insert(number, held);
+    Ok(number)
+}
+
+/// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8) and
+/// `transport=auto|dev|uring`, with commas between, or NULL; `config` may be NULL. `session` gets the number of the session. When this
+/// returns, the mount answers; close the session with `bickford_session_close`.
+///
+/// # Safety
+/// Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
+/// to such; the callback can be called by any thread until the session is closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_mount(
+    mountpoint: *const c_char,
+    options: *const c_char,
+    config: *const bickford_config,
+    callbacks: *const bickford_callbacks,
+    session: *mut u64,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let (mountpoint, options, config, callbacks, session) = unsafe {
+            (
+                path(mountpoint, "mountpoint")?,
+                self::options(options)?,
+                self::config(config)?,
+                callbacks.as_ref(),
+                session.as_mut(),
+            )
+        };
+        let callbacks = callbacks.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
+        let session = session.ok_or_else(|| Failure::argument("session is NULL"))?;
+        let function = callbacks
+            .dispatch
+            .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
+        let options = Options::parse(options)?;
+        let filesystem = Callbacks::new(callbacks, function, config);
+        let session_config = options.session(&config);
+        let none = |_: &MountedSession| Ok(None);
+        *session = start(filesystem, mountpoint, &options.mount, session_config, none)?;
+        Ok(0)
+    })
+}
+
+/// Mounts a directory through StackFS with calls around its operations. Beside those of
+/// `bickford_mount`, `options` may have `preset=base|opt|fast`, `io=auto|passthrough|cached|direct|plain`
+/// and `lower=exclusive|watch`. A layer with calls for READ or WRITE turns kernel pass-through off,
+/// one with calls for OPEN, OPENDIR or their ends the open without a request. What the kernel does
+/// not ask, no call sees; with preset=base it asks most.
+///
+/// # Safety
+/// As for `bickford_mount`; `layer` points to a layer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_stackfs_mount(
+    source: *const c_char,
+    mountpoint: *const c_char,
+    options: *const c_char,
+    config: *const bickford_config,
+    layer: *const bickford_layer,
+    session: *mut u64,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let (source, mountpoint, options, config, layer, session) = unsafe {
+            (
+                path(source, "source")?,
+                path(mountpoint, "mountpoint")?,
+                self::options(options)?,
+                self::config(config)?,
+                layer.as_ref(),
+                session.as_mut(),
+            )
+        };
+        let layer = layer.ok_or_else(|| Failure::argument("layer is NULL"))?;
+        let session = session.ok_or_else(|| Failure::argument("session is NULL"))?;
+        let mut options = Options::for_stackfs(options)?;
+        if options.mount.fsname.is_none() {
+            options.mount.fsname = Some(source.to_string_lossy().into_owned());
+        }
+        let stackfs = StackFs::builder(source)
+            .settings(options.settings())
+            .build()
+            .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+        let stackfs = Arc::new(stackfs);
+        let filesystem = Layer::new(Arc::clone(&stackfs), layer, config)?;
+        let session_config = options.session(&config);
+        let watch = |mounted: &MountedSession| stackfs.watch_lower(mounted.server());
+        *session = start(
+            filesystem,
+            mountpoint,
+            &options.mount,
+            session_config,
+            watch,
+        )?;
+        Ok(0)
+    })
+}
+
+/// Waits until the session has ended: unmounted or aborted, and every callback has returned. With a
+/// negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_session_wait(session: u64, milliseconds: i64) -> i32 {
+    guarded(|| {
+        let held = self::session(session)?;
+        let ended = held.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = match u64::try_from(milliseconds) {
+            Ok(limit) => {
+                let limit = Duration::from_millis(limit);
+                let (ended, _) = held
+                    .changed
+                    .wait_timeout_while(ended, limit, |ended| !*ended)
+                    .unwrap_or_else(PoisonError::into_inner);
+                ended
+            }
+            Err(_) => held
+                .changed
+                .wait_while(ended, |ended| !*ended)
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+        if *ended {
+            Ok(0)
+        } else {
+            Err(Failure::new(
+                BICKFORD_ERROR_TIMEOUT,
+                format!("session {session} has not ended within {milliseconds} ms"),
+            ))
+        }
+    })
+}
+
+/// Unmounts: `mode` is `BICKFORD_UNMOUNT_*`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_session_unmount(session: u64, mode: u32) -> i32 {
+    guarded(|| {
+        let mode = match mode {
+            BICKFORD_UNMOUNT_NORMAL => Unmount::Normal,
+            BICKFORD_UNMOUNT_LAZY => Unmount::Lazy,
+            BICKFORD_UNMOUNT_FORCE => Unmount::Force,
+            other => {
+                return Err(Failure::argument(format!("{other} is no way to unmount")));
+            }
+        };
+        self::session(session)?
+            .mounted
+            .unmount(mode)
+            .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+        Ok(0)
+    })
+}
+
+/// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards.
+/// Callbacks may still run; wait for the end before, where that matters.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_session_close(session: u64) -> i32 {
+    guarded(|| {
+        let held = self::session(session)?;
+        if let Some(sessions) = sessions().as_mut() {
+            sessions.remove(&session);
+        }
+        let guard = held.mounted.guard();
+        if guard.is_mounted() {
+            guard
+                .unmount(Unmount::Lazy)
+                .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+        }
+        Ok(0)
+    })
+}
+
+/// The number of the connection in /sys/fs/fuse/connections, or -1 where it is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_session_connection(session: u64) -> i64 {
+    let mut connection = -1;
+    guarded(|| {
+        let held = self::session(session)?;
+        connection = held.mounted.guard().connection().map_or(-1, i64::from);
+        Ok(0)
+    });
+    connection
+}
+
+/// What INIT settled.
+///
+/// # Safety
+/// `negotiated` points to memory for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_session_negotiated(
+    session: u64,
+    negotiated: *mut bickford_negotiated,
+) -> i32 {
+    guarded(|| {
+        let held = self::session(session)?;
+        // SAFETY: the caller's promise.
+        let out = unsafe { negotiated.as_mut() }
+            .ok_or_else(|| Failure::argument("negotiated is NULL"))?;
+        if let Some(settled) = held.mounted.negotiated() {
+            *out = bickford_negotiated {
+                minor: settled.protocol.minor,
+                max_write: settled.negotiation.max_write(),
+                flags: settled.protocol.flags.bits(),
+            };
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,83 @@
+//! SETATTR as a flat request: the operation with the most optional fields.
+
+use bickford::NodeId;
+use bickford::ops::{SetTime, Setattr};
+
+use crate::abi::*;
+use crate::parameters::{
+    Changed, Parameters, from_time, handle, has, owner, put_handle, put_owner, to_time,
+};
+
+impl<'a> Parameters<'a> for Setattr {
+    fn fill(&self, request: &mut bickford_request) {
+        let mut present = 0;
+        let mut number = |value: Option<u32>, bit| {
+            present |= value.map_or(0, |_| bit);
+            value.unwrap_or(0)
+        };
+        request.mode = number(self.mode, BICKFORD_HAS_MODE);
+        request.new_uid = number(self.uid, BICKFORD_HAS_UID);
+        request.new_gid = number(self.gid, BICKFORD_HAS_GID);
+        let mut time = |time: Option<SetTime>, set, now| match time {
+            Some(SetTime::At(at)) => {
+                present |= set;
+                to_time(at)
+            }
+            Some(SetTime::Now) => {
+                present |= now;
+                bickford_time::default()
+            }
+            None => bickford_time::default(),
+        };
+        request.accessed = time(
+            self.accessed,
+            BICKFORD_HAS_ACCESSED,
+            BICKFORD_HAS_ACCESSED_NOW,
+        );
+        request.modified = time(
+            self.modified,
+            BICKFORD_HAS_MODIFIED,
+            BICKFORD_HAS_MODIFIED_NOW,
+        );
+        let changed = self.changed.map(SetTime::At);
+        request.changed = time(changed, BICKFORD_HAS_CHANGED, 0);
+        if self.kill_suidgid {
+            present |= BICKFORD_HAS_KILL_SUIDGID;
+        }
+        if let Some(size) = self.size {
+            request.size = size;
+            present |= BICKFORD_HAS_SIZE;
+        }
+        request.present = present;
+        request.node = self.node.0;
+        put_handle(request, self.handle);
+        put_owner(request, self.lock_owner);
+    }
+
+    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
+        let time = |at, set, now| match () {
+            () if has(request, now) => Some(SetTime::Now),
+            () if has(request, set) => Some(SetTime::At(from_time(at))),
+            () => None,
+        };
+        self.node = NodeId(request.node);
+        self.handle = handle(request);
+        self.mode = has(request, BICKFORD_HAS_MODE).then_some(request.mode);
+        self.uid = has(request, BICKFORD_HAS_UID).then_some(request.new_uid);
+        self.gid = has(request, BICKFORD_HAS_GID).then_some(request.new_gid);
+        self.size = has(request, BICKFORD_HAS_SIZE).then_some(request.size);
+        self.accessed = time(
+            request.accessed,
+            BICKFORD_HAS_ACCESSED,
+            BICKFORD_HAS_ACCESSED_NOW,
+        );
+        self.modified = time(
+            request.modified,
+            BICKFORD_HAS_MODIFIED,
+            BICKFORD_HAS_MODIFIED_NOW,
+        );
+        self.changed = has(request, BICKFORD_HAS_CHANGED).then_some(from_time(request.changed));
+        self.lock_owner = owner(request);
+        self.kill_suidgid = has(request, BICKFORD_HAS_KILL_SUIDGID);
+    }
+}
