@@ -1,0 +1,110 @@
+package io.github.bickfordfs;
+
+import io.github.bickfordfs.Layout.Ans;
+import java.lang.foreign.MemorySegment;
+import java.time.Instant;
+
+/** Writes answers into struct bickford_answer. */
+final class Answers {
+    private Answers() {}
+
+    static void entry(long answer, Entry entry) {
+        Layout.putLong(answer + Ans.NODE, entry.node());
+        Layout.putLong(answer + Ans.GENERATION, entry.generation());
+        Layout.putLong(answer + Ans.ENTRY_VALID, entry.entryValid());
+        Layout.putLong(answer + Ans.ATTR_VALID, entry.attrValid());
+        if (entry.attr() != null) {
+            attr(answer, entry.attr());
+        }
+    }
+
+    static void attributes(long answer, Attributes attributes) {
+        attr(answer, attributes.attr());
+        Layout.putLong(answer + Ans.ATTR_VALID, attributes.valid());
+    }
+
+    private static void attr(long answer, Attr attr) {
+        Layout.putLong(answer + Ans.INO, attr.ino());
+        Layout.putLong(answer + Ans.SIZE, attr.size());
+        Layout.putLong(answer + Ans.BLOCKS, attr.blocks());
+        time(answer + Ans.ACCESSED, attr.accessed());
+        time(answer + Ans.MODIFIED, attr.modified());
+        time(answer + Ans.CHANGED, attr.changed());
+        Layout.putInt(answer + Ans.MODE, attr.mode());
+        Layout.putInt(answer + Ans.LINKS, attr.links());
+        Layout.putInt(answer + Ans.UID, attr.uid());
+        Layout.putInt(answer + Ans.GID, attr.gid());
+        Layout.putInt(answer + Ans.RDEV, attr.rdev());
+        Layout.putInt(answer + Ans.BLOCK_SIZE, 4096);
+    }
+
+    private static void time(long address, Instant time) {
+        Layout.putLong(address, time.getEpochSecond());
+        Layout.putInt(address + 8, time.getNano());
+    }
+
+    static void opened(long answer, Opened opened) {
+        Layout.putLong(answer + Ans.HANDLE, opened.handle());
+        Layout.putInt(answer + Ans.OPEN_FLAGS, opened.flags());
+    }
+
+    static void created(long answer, Created created) {
+        entry(answer, created.entry());
+        opened(answer, created.opened());
+    }
+
+    static void count(long answer, long count) {
+        Layout.putLong(answer + Ans.COUNT, count);
+    }
+
+    static void lock(long answer, Lock lock) {
+        Layout.putLong(answer + Ans.LOCK_START, lock.start());
+        Layout.putLong(answer + Ans.LOCK_END, lock.end());
+        Layout.putInt(answer + Ans.LOCK_KIND, lock.kind());
+        Layout.putInt(answer + Ans.LOCK_PID, lock.pid());
+    }
+
+    static void statfs(long answer, StatFs statfs) {
+        long at = answer + Ans.STATFS;
+        Layout.putLong(at, statfs.blocks());
+        Layout.putLong(at + 8, statfs.free());
+        Layout.putLong(at + 16, statfs.available());
+        Layout.putLong(at + 24, statfs.files());
+        Layout.putLong(at + 32, statfs.filesFree());
+        Layout.putInt(at + 40, statfs.blockSize());
+        Layout.putInt(at + 44, statfs.nameMax());
+        Layout.putInt(at + 48, statfs.blockSize());
+    }
+
+    /** The buffer of the answer, as far as the kernel has room. */
+    static MemorySegment buffer(long answer, java.lang.foreign.Arena arena) {
+        return MemorySegment.ofAddress(Layout.getLong(answer + Ans.DATA))
+                .reinterpret(Layout.getLong(answer + Ans.DATA_CAPACITY), arena, null);
+    }
+
+    static void filled(long answer, long length) throws FuseException {
+        if (length < 0 || length > Layout.getLong(answer + Ans.DATA_CAPACITY)) {
+            throw new FuseException(Errno.EIO, length + " bytes are no answer for a buffer of "
+                    + Layout.getLong(answer + Ans.DATA_CAPACITY));
+        }
+        Layout.putLong(answer + Ans.DATA_LENGTH, length);
+    }
+
+    /** Copies bytes into the buffer of the answer. */
+    static void data(long answer, byte[] bytes) throws FuseException {
+        if (bytes.length > Layout.getLong(answer + Ans.DATA_CAPACITY)) {
+            throw new FuseException(Errno.ERANGE);
+        }
+        Layout.copyIn(bytes, bytes.length, Layout.getLong(answer + Ans.DATA));
+        Layout.putLong(answer + Ans.DATA_LENGTH, bytes.length);
+    }
+
+    /** The value of an extended attribute, or its length where no more was asked. */
+    static void xattr(long answer, long room, byte[] value) throws FuseException {
+        if (room == 0) {
+            count(answer, value.length);
+        } else {
+            data(answer, value);
+        }
+    }
+}

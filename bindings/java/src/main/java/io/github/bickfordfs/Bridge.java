@@ -1,0 +1,108 @@
+package io.github.bickfordfs;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import io.github.bickfordfs.Layout.Req;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.util.Arrays;
+
+/**
+ * The functions that native threads call. They are made once and live for ever; a number tells the mount.
+ *
+ * <p>A native thread is attached to the virtual machine by its first call and detached when it ends; sessions keep
+ * their threads.
+ */
+final class Bridge {
+    private static final MethodHandles.Lookup LOOKUP = MethodHandles.lookup();
+
+    static final MemorySegment DISPATCH = Native.upcall(
+            LOOKUP, "dispatch", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    static final MemorySegment PRE =
+            Native.upcall(LOOKUP, "pre", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+    static final MemorySegment POST = Native.upcall(
+            LOOKUP, "post", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT));
+
+    private static final ThreadLocal<Call> CALLS = ThreadLocal.withInitial(Call::new);
+
+    private static volatile Target[] targets = new Target[0];
+
+    private Bridge() {}
+
+    /** A number for a target, used again after {@link #remove}. */
+    static synchronized int add(Target target) {
+        Target[] next = targets;
+        int free = Arrays.asList(next).indexOf(null);
+        if (free < 0) {
+            free = next.length;
+            next = Arrays.copyOf(next, free + 1);
+        } else {
+            next = next.clone();
+        }
+        next[free] = target;
+        targets = next;
+        return free;
+    }
+
+    static synchronized void remove(int number) {
+        Target[] next = targets.clone();
+        next[number] = null;
+        targets = next;
+    }
+
+    private static int operation(long request) {
+        return Layout.getInt(request + Req.OPERATION);
+    }
+
+    private static int failed(long user, long request, Throwable e) {
+        try {
+            return targets[(int) user].failed(operation(request), e);
+        } catch (Throwable again) {
+            return Errno.EIO;
+        }
+    }
+
+    private static int dispatch(long user, long request, long answer, long reply) {
+        try {
+            Call call = CALLS.get();
+            call.begin(request, answer, reply);
+            try {
+                return targets[(int) user].dispatch(operation(request), call);
+            } finally {
+                call.end();
+            }
+        } catch (Throwable e) {
+            return failed(user, request, e);
+        }
+    }
+
+    private static int pre(long user, long request, long answer) {
+        try {
+            Call call = CALLS.get();
+            call.begin(request, answer, 0);
+            try {
+                return targets[(int) user].pre(operation(request), call);
+            } finally {
+                call.end();
+            }
+        } catch (Throwable e) {
+            return failed(user, request, e);
+        }
+    }
+
+    private static int post(long user, long request, long answer, int result) {
+        try {
+            Call call = CALLS.get();
+            call.begin(request, answer, 0);
+            try {
+                return targets[(int) user].post(operation(request), call, result);
+            } finally {
+                call.end();
+            }
+        } catch (Throwable e) {
+            return failed(user, request, e);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+package io.github.bickfordfs;
+
+import io.github.bickfordfs.Layout.Ans;
+import io.github.bickfordfs.Layout.Req;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+
+/**
+ * One operation around which a {@link JavaFuse} is called: its parameters, to be changed before the system call, and its
+ * result and answer, to be changed after it, or to be given in its place.
+ */
+public final class Call extends Request {
+    private static final byte[] NO_BYTES = {};
+
+    private final Scratch names = new Scratch();
+    private final Scratch otherNames = new Scratch();
+    private final Scratch datas = new Scratch();
+    private byte[] array = NO_BYTES;
+    private int arrayLength;
+    private int result;
+    private boolean answered;
+
+    /** Memory that stays until this thread needs more. */
+    private static final class Scratch {
+        private MemorySegment memory = MemorySegment.NULL;
+
+        MemorySegment of(long length) {
+            if (memory.byteSize() < length) {
+                memory = Arena.ofAuto().allocate(Math.max(256, Long.highestOneBit(length) * 2), 8);
+            }
+            return memory.asSlice(0, length);
+        }
+    }
+
+    Call() {}
+
+    void beginCall(int result) {
+        this.result = result;
+        this.answered = false;
+        this.arrayLength = 0;
+    }
+
+    boolean isAnswered() {
+        return answered;
+    }
+
+    /** Copies bytes into the array. */
+    void fillArray(long address, long length) {
+        if (array.length < length) {
+            array = new byte[(int) Math.max(4096, Long.highestOneBit(length) * 2)];
+        }
+        arrayLength = (int) length;
+        Layout.copyOut(address, array, arrayLength);
+    }
+
+    /** Changes the inode or directory. */
+    public void node(long node) {
+        Layout.putLong(at(Req.NODE), node);
+    }
+
+    /** Changes the open file. */
+    public void handle(long handle) {
+        Layout.putLong(at(Req.HANDLE), handle);
+    }
+
+    /** Changes the offset. */
+    public void offset(long offset) {
+        Layout.putLong(at(Req.OFFSET), offset);
+    }
+
+    /** Changes the size. */
+    public void size(long size) {
+        Layout.putLong(at(Req.SIZE), size);
+    }
+
+    /** Changes the other directory or file. */
+    public void otherNode(long node) {
+        Layout.putLong(at(Req.NODE2), node);
+    }
+
+    /** Changes the flags. */
+    public void flags(int flags) {
+        Layout.putInt(at(Req.FLAGS), flags);
+    }
+
+    /** Changes type and permissions. */
+    public void mode(int mode) {
+        Layout.putInt(at(Req.MODE), mode);
+    }
+
+    /** Changes the umask. */
+    public void umask(int umask) {
+        Layout.putInt(at(Req.UMASK), umask);
+    }
+
+    /** Changes the name. */
+    public void name(String name) {
+        put(names, name.getBytes(StandardCharsets.UTF_8), Req.NAME);
+    }
+
+    /** Changes the other name, or the target of a symbolic link. */
+    public void otherName(String name) {
+        put(otherNames, name.getBytes(StandardCharsets.UTF_8), Req.NAME2);
+    }
+
+    private void put(Scratch scratch, byte[] bytes, int field) {
+        MemorySegment memory = scratch.of(Math.max(1, bytes.length));
+        Layout.copyIn(bytes, bytes.length, memory.address());
+        Layout.putLong(at(field), memory.address());
+        Layout.putLong(at(field + 8), bytes.length);
+    }
+
+    /**
+     * Puts other data in place of those that are written.
+     *
+     * @param length how many bytes
+     * @return memory for them, to be filled before the call returns
+     */
+    public MemorySegment replaceData(long length) {
+        MemorySegment memory = datas.of(Math.max(1, length));
+        Layout.putLong(at(Req.DATA), memory.address());
+        Layout.putLong(at(Req.DATA_LENGTH), length);
+        return memory.asSlice(0, length);
+    }
+
+    /** With {@link DataMode#COPIED}: the data that are written or were read, in the first {@link #arrayLength} bytes. */
+    public byte[] array() {
+        at(0);
+        return array;
+    }
+
+    /** How many bytes of {@link #array} are data. */
+    public int arrayLength() {
+        return arrayLength;
+    }
+
+    /** With {@link DataMode#COPIED}: says that {@link #array} was changed, so that it is copied back. */
+    public void arrayChanged() {
+        if (operation() == Operation.READ) {
+            answerData(array, arrayLength);
+        } else {
+            Layout.copyIn(array, arrayLength, replaceData(arrayLength).address());
+        }
+    }
+
+    /** In a post-call: zero, or the error number of the operation. */
+    public int result() {
+        return result;
+    }
+
+    /** In a post-call: makes it a success, for which the answer must be right, with zero; or an error. */
+    public void result(int errno) {
+        if (errno < 0) {
+            throw new IllegalArgumentException(errno + " is no error number");
+        }
+        result = errno;
+    }
+
+    /** Makes the operation fail; in a pre-call, without the system call. */
+    public void fail(int errno) throws FuseException {
+        throw new FuseException(errno);
+    }
+
+    /** In a pre-call: the answer is filled in, and there shall be no system call. */
+    public void answered() {
+        at(0);
+        answered = true;
+    }
+
+    /** Answer: the node; zero where a name does not exist. */
+    public long answerNode() {
+        return Layout.getLong(answer() + Ans.NODE);
+    }
+
+    /** Answer: the attributes, as an object. */
+    public Attr answerAttr() {
+        long at = answer();
+        return new Attr(Layout.getLong(at + Ans.INO), Layout.getInt(at + Ans.MODE), Layout.getInt(at + Ans.LINKS),
+                Layout.getInt(at + Ans.UID), Layout.getInt(at + Ans.GID), Layout.getInt(at + Ans.RDEV),
+                Layout.getLong(at + Ans.SIZE), Layout.getLong(at + Ans.BLOCKS), time(at + Ans.ACCESSED),
+                time(at + Ans.MODIFIED), time(at + Ans.CHANGED));
+    }
+
+    private static Instant time(long address) {
+        return Instant.ofEpochSecond(Layout.getLong(address), Layout.getInt(address + 8));
+    }
+
+    /** Answer: the attributes, and for how many nanoseconds they hold. */
+    public void answer(Attributes attributes) {
+        Answers.attributes(answer(), attributes);
+    }
+
+    /** Answer: a name. */
+    public void answer(Entry entry) {
+        Answers.entry(answer(), entry);
+    }
+
+    /** Answer: an open file. */
+    public void answer(Opened opened) {
+        Answers.opened(answer(), opened);
+    }
+
+    /** Answer: size and use. */
+    public void answer(StatFs statfs) {
+        Answers.statfs(answer(), statfs);
+    }
+
+    /** Answer: the size among the attributes. */
+    public long answerSize() {
+        return Layout.getLong(answer() + Ans.SIZE);
+    }
+
+    /** Changes the size among the attributes. */
+    public void answerSize(long size) {
+        Layout.putLong(answer() + Ans.SIZE, size);
+    }
+
+    /** Answer: type and permissions among the attributes. */
+    public int answerMode() {
+        return Layout.getInt(answer() + Ans.MODE);
+    }
+
+    /** Changes type and permissions among the attributes. */
+    public void answerMode(int mode) {
+        Layout.putInt(answer() + Ans.MODE, mode);
+    }
+
+    /** Changes the owner and group among the attributes. */
+    public void answerOwner(int uid, int gid) {
+        Layout.putInt(answer() + Ans.UID, uid);
+        Layout.putInt(answer() + Ans.GID, gid);
+    }
+
+    /** Answer: the open file. */
+    public long answerHandle() {
+        return Layout.getLong(answer() + Ans.HANDLE);
+    }
+
+    /** Answer: bytes written or copied, an offset, events. */
+    public long answerCount() {
+        return Layout.getLong(answer() + Ans.COUNT);
+    }
+
+    /** Changes the count. */
+    public void answerCount(long count) {
+        Layout.putLong(answer() + Ans.COUNT, count);
+    }
+
+    /** Answer: the data, as a view that may be changed in place. Empty with {@link DataMode#NONE} for reads. */
+    public MemorySegment answerData() {
+        long at = answer();
+        return MemorySegment.ofAddress(Layout.getLong(at + Ans.DATA))
+                .reinterpret(Layout.getLong(at + Ans.DATA_LENGTH), arena(), null);
+    }
+
+    /** Changes the data of the answer. */
+    public void answerData(byte[] bytes) {
+        answerData(bytes, bytes.length);
+    }
+
+    private void answerData(byte[] bytes, int length) {
+        long at = answer();
+        if (length > Layout.getLong(at + Ans.DATA_CAPACITY)) {
+            Layout.putLong(at + Ans.DATA, datas.of(length).address());
+        }
+        Layout.copyIn(bytes, length, Layout.getLong(at + Ans.DATA));
+        Layout.putLong(at + Ans.DATA_LENGTH, length);
+    }
+}

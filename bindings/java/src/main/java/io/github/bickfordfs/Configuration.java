@@ -1,0 +1,152 @@
+package io.github.bickfordfs;
+
+import java.io.IOException;
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Collections;
+import java.util.EnumSet;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeMap;
+
+/**
+ * Which calls are made around the operations of a {@link JavaFuse}. In a file (java.util.Properties):
+ *
+ * <pre>
+ * metadata-only = false   # true: data are not seen
+ * data = shared           # none, copied or shared
+ * pre = on                # all pre-calls
+ * call = on               # all system calls
+ * post = off              # all post-calls
+ * lookup.post = on        # that of one operation, which goes before the above
+ * write.call = off        # ENOSYS, unless a call answers
+ * </pre>
+ *
+ * @param data what calls see of data
+ * @param pre operations with a pre-call, where it is overridden
+ * @param call operations with a system call
+ * @param post operations with a post-call, where it is overridden
+ */
+public record Configuration(DataMode data, Set<Operation> pre, Set<Operation> call, Set<Operation> post) {
+    /** All calls, shared data. */
+    public static final Configuration DEFAULT =
+            new Configuration(DataMode.SHARED, Operation.all(), Operation.all(), Operation.all());
+
+    /** Copies the sets. */
+    public Configuration {
+        pre = Collections.unmodifiableSet(copy(pre));
+        call = Collections.unmodifiableSet(copy(call));
+        post = Collections.unmodifiableSet(copy(post));
+    }
+
+    private static EnumSet<Operation> copy(Set<Operation> operations) {
+        EnumSet<Operation> copy = EnumSet.noneOf(Operation.class);
+        copy.addAll(operations);
+        return copy;
+    }
+
+    /** The same with another way for data. */
+    public Configuration withData(DataMode data) {
+        return new Configuration(data, pre, call, post);
+    }
+
+    /**
+     * Reads a file.
+     *
+     * @param file its path
+     * @return what it says
+     * @throws IOException when it cannot be read, or says what cannot be understood
+     */
+    public static Configuration read(Path file) throws IOException {
+        Properties properties = new Properties();
+        try (Reader reader = Files.newBufferedReader(file)) {
+            properties.load(reader);
+        }
+        try {
+            return of(properties);
+        } catch (IllegalArgumentException e) {
+            throw new IOException(file + ": " + e.getMessage(), e);
+        }
+    }
+
+    /**
+     * From properties.
+     *
+     * @param properties as they are in a file
+     * @return what they say
+     */
+    public static Configuration of(Properties properties) {
+        Map<String, EnumSet<Operation>> stages = Map.of("pre", EnumSet.allOf(Operation.class), "call",
+                EnumSet.allOf(Operation.class), "post", EnumSet.allOf(Operation.class));
+        DataMode data = DataMode.SHARED;
+        // Those without a dot come first.
+        Map<String, String> sorted = new TreeMap<>((a, b) -> {
+            int dots = Boolean.compare(a.contains("."), b.contains("."));
+            return dots != 0 ? dots : a.compareTo(b);
+        });
+        properties.forEach((key, value) -> sorted.put(key.toString(), value.toString()));
+        for (Map.Entry<String, String> property : sorted.entrySet()) {
+            String key = property.getKey();
+            String value = property.getValue().replaceFirst("\\s*#.*", "").strip();
+            switch (key) {
+                case "metadata-only" -> data = isOn(key, value) ? DataMode.NONE : data;
+                case "data" -> {
+                    if (!isOn("metadata-only", properties.getProperty("metadata-only", "off"))) {
+                        data = dataMode(value);
+                    }
+                }
+                case "pre", "call", "post" -> {
+                    if (!isOn(key, value)) {
+                        stages.get(key).clear();
+                    }
+                }
+                default -> one(stages, key, value);
+            }
+        }
+        return new Configuration(data, stages.get("pre"), stages.get("call"), stages.get("post"));
+    }
+
+    private static void one(Map<String, EnumSet<Operation>> stages, String key, String value) {
+        int dot = key.indexOf('.');
+        EnumSet<Operation> stage = dot < 0 ? null : stages.get(key.substring(dot + 1));
+        if (stage == null) {
+            throw new IllegalArgumentException("\"" + key
+                    + "\" is none of metadata-only, data, pre, call, post, and OPERATION.pre, .call or .post");
+        }
+        Operation operation = operation(key.substring(0, dot));
+        if (isOn(key, value)) {
+            stage.add(operation);
+        } else {
+            stage.remove(operation);
+        }
+    }
+
+    private static Operation operation(String name) {
+        for (Operation operation : Operation.values()) {
+            if (operation.method().equalsIgnoreCase(name.replace("_", ""))) {
+                return operation;
+            }
+        }
+        throw new IllegalArgumentException("\"" + name + "\" is no operation, such as lookup or write");
+    }
+
+    private static boolean isOn(String key, String value) {
+        return switch (value.replaceFirst("\\s*#.*", "").strip().toLowerCase(Locale.ROOT)) {
+            case "on", "true", "yes" -> true;
+            case "off", "false", "no" -> false;
+            default -> throw new IllegalArgumentException(key + " = \"" + value + "\" is neither on nor off");
+        };
+    }
+
+    static DataMode dataMode(String value) {
+        for (DataMode mode : DataMode.values()) {
+            if (mode.name().equalsIgnoreCase(value)) {
+                return mode;
+            }
+        }
+        throw new IllegalArgumentException("data = \"" + value + "\" is none of none, copied, shared");
+    }
+}

@@ -1,0 +1,135 @@
+package io.github.bickfordfs;
+
+import io.github.bickfordfs.Layout.Ans;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * An answer that is owed: to be given once, by any thread. A second one is an {@link IllegalStateException}. One that is
+ * never given keeps its caller waiting, until it is killed.
+ */
+public final class Deferred {
+    private final long handle;
+    private final Operation operation;
+    private final long size;
+    private final Arena arena = Arena.ofShared();
+    private final MemorySegment answer;
+    private boolean done;
+
+    Deferred(long handle, Operation operation, long size) {
+        this.handle = handle;
+        this.operation = operation;
+        this.size = size;
+        this.answer = arena.allocate(Ans.BYTES, 8);
+        Native.deferredAnswer(handle, answer);
+    }
+
+    /** Writes an answer. */
+    private interface Writer {
+        void write(long answer) throws IOException;
+    }
+
+    /** What is asked. */
+    public Operation operation() {
+        return operation;
+    }
+
+    /** Whether the caller got a signal; such a request should end soon, with EINTR if nothing was done. */
+    public synchronized boolean interrupted() {
+        return !done && Native.deferredInterrupted(handle);
+    }
+
+    /** The kernel's reply buffer, to be filled for a read. After the answer its use is an exception. */
+    public synchronized MemorySegment buffer() {
+        open();
+        return Answers.buffer(answer.address(), arena);
+    }
+
+    private void open() {
+        if (done) {
+            throw new IllegalStateException("this request was answered before");
+        }
+    }
+
+    private synchronized void send(int errno, Writer writer) {
+        open();
+        int result = errno;
+        if (result == 0) {
+            try {
+                writer.write(answer.address());
+            } catch (IOException e) {
+                result = Errno.of(e);
+            }
+        }
+        done = true;
+        int code = Native.deferredComplete(handle, result, answer);
+        arena.close();
+        if (code < 0) {
+            throw new IllegalStateException(Native.lastError());
+        }
+    }
+
+    /** Answers success where nothing else is answered. */
+    public void complete() {
+        send(0, _ -> { });
+    }
+
+    /** Answers a name. */
+    public void complete(Entry entry) {
+        send(0, answer -> Answers.entry(answer, entry));
+    }
+
+    /** Answers attributes. */
+    public void complete(Attributes attributes) {
+        send(0, answer -> Answers.attributes(answer, attributes));
+    }
+
+    /** Answers an open file. */
+    public void complete(Opened opened) {
+        send(0, answer -> Answers.opened(answer, opened));
+    }
+
+    /** Answers a file that was made and opened. */
+    public void complete(Created created) {
+        send(0, answer -> Answers.created(answer, created));
+    }
+
+    /** Answers the size of the file system. */
+    public void complete(StatFs statfs) {
+        send(0, answer -> Answers.statfs(answer, statfs));
+    }
+
+    /**
+     * Answers a number: for a read the bytes of {@link #buffer} that are filled, for a write the bytes that were taken,
+     * for others what they return.
+     */
+    public void complete(long count) {
+        send(0, answer -> {
+            if (operation == Operation.READ) {
+                Answers.filled(answer, count);
+            } else {
+                Answers.count(answer, count);
+            }
+        });
+    }
+
+    /** Answers bytes: data that are read, the target of a link, the value of an extended attribute. */
+    public void complete(byte[] bytes) {
+        boolean xattr = operation == Operation.GETXATTR || operation == Operation.LISTXATTR;
+        send(0, answer -> Answers.xattr(answer, xattr ? size : -1, bytes));
+    }
+
+    /** Answers an error number. */
+    public void fail(int errno) {
+        if (errno <= 0) {
+            throw new IllegalArgumentException(errno + " is no error number");
+        }
+        send(errno, null);
+    }
+
+    /** Answers the error number of an exception. */
+    public void fail(Throwable e) {
+        fail(Errno.of(e));
+    }
+}

@@ -1,0 +1,144 @@
+package io.github.bickfordfs;
+
+import java.io.IOException;
+
+/** An {@link InodeFileSystem} behind the callbacks. */
+final class InodeTarget extends Target {
+    private static final int FORGET = 2;
+    private static final int DESTROY = 38;
+
+    private final InodeFileSystem fs;
+
+    InodeTarget(InodeFileSystem fs) {
+        super(fs.getClass().getName());
+        this.fs = fs;
+    }
+
+    long operations() {
+        long mask = Operation.mask(fs.operations()) | 1L << DESTROY;
+        return Overrides.has(fs.getClass(), "forget") ? mask | 1L << FORGET : mask;
+    }
+
+    @Override
+    int dispatch(int operation, Call request) throws IOException {
+        long answer = request.answer();
+        switch (operation) {
+            case FORGET -> forget(request);
+            case DESTROY -> fs.destroy();
+            case 1 -> entry(request, answer, fs.lookup(request));
+            case 3 -> attributes(request, answer, fs.getattr(request));
+            case 4 -> attributes(request, answer, fs.setattr(request));
+            case 5 -> put(request, answer, -1, fs.readlink(request));
+            case 6 -> entry(request, answer, fs.symlink(request));
+            case 8 -> entry(request, answer, fs.mknod(request));
+            case 9 -> entry(request, answer, fs.mkdir(request));
+            case 10 -> fs.unlink(request);
+            case 11 -> fs.rmdir(request);
+            case 12 -> fs.rename(request);
+            case 13 -> entry(request, answer, fs.link(request));
+            case 14 -> opened(request, answer, fs.open(request));
+            case 16 -> count(request, answer, fs.write(request));
+            case 17 -> statfs(request, answer, fs.statfs(request));
+            case 18 -> fs.release(request);
+            case 20 -> fs.fsync(request);
+            case 21 -> fs.setxattr(request);
+            case 22 -> put(request, answer, request.size(), fs.getxattr(request));
+            case 23 -> put(request, answer, request.size(), fs.listxattr(request));
+            case 24 -> fs.removexattr(request);
+            case 25 -> fs.flush(request);
+            case 27 -> opened(request, answer, fs.opendir(request));
+            case 29 -> fs.releasedir(request);
+            case 30 -> fs.fsyncdir(request);
+            case 31 -> lock(request, answer, fs.getlk(request));
+            case 32 -> fs.setlk(request);
+            case 34 -> fs.access(request);
+            case 35 -> created(request, answer, fs.create(request));
+            case 37 -> count(request, answer, fs.bmap(request));
+            case 40 -> count(request, answer, fs.poll(request));
+            case 43 -> fs.fallocate(request);
+            case 46 -> count(request, answer, fs.lseek(request));
+            case 47 -> count(request, answer, fs.copyFileRange(request));
+            case 50 -> fs.syncfs(request);
+            case 51 -> created(request, answer, fs.tmpfile(request));
+            case 15 -> read(request, answer);
+            case 28 -> fs.readdir(request, new Listing(answer, request.arena(), false));
+            case 39 -> ioctl(request, answer);
+            case 44 -> fs.readdirplus(request, new Listing(answer, request.arena(), true));
+            default -> {
+                return Errno.ENOSYS;
+            }
+        }
+        return request.isDeferred() ? Layout.LATER : 0;
+    }
+
+    private void forget(Request request) {
+        var pairs = request.data();
+        for (long i = 0; i < request.size(); i++) {
+            long at = pairs.address() + i * 16;
+            fs.forget(Layout.getLong(at), Layout.getLong(at + 8));
+        }
+    }
+
+    private void read(Request request, long answer) throws IOException {
+        int length = fs.read(request, Answers.buffer(answer, request.arena()));
+        if (!request.isDeferred()) {
+            Answers.filled(answer, length);
+        }
+    }
+
+    private void ioctl(Request request, long answer) throws IOException {
+        int result = fs.ioctl(request, Answers.buffer(answer, request.arena()));
+        if (!request.isDeferred()) {
+            Answers.count(answer, result);
+            Answers.filled(answer, request.size());
+        }
+    }
+
+    private static void put(Request request, long answer, long room, byte[] bytes) throws IOException {
+        if (!request.isDeferred()) {
+            Answers.xattr(answer, room, bytes);
+        }
+    }
+
+    private static void count(Request request, long answer, long count) {
+        if (!request.isDeferred()) {
+            Answers.count(answer, count);
+        }
+    }
+
+    private static void entry(Request request, long answer, Entry entry) {
+        if (!request.isDeferred()) {
+            Answers.entry(answer, entry);
+        }
+    }
+
+    private static void attributes(Request request, long answer, Attributes attributes) {
+        if (!request.isDeferred()) {
+            Answers.attributes(answer, attributes);
+        }
+    }
+
+    private static void opened(Request request, long answer, Opened opened) {
+        if (!request.isDeferred()) {
+            Answers.opened(answer, opened);
+        }
+    }
+
+    private static void created(Request request, long answer, Created created) {
+        if (!request.isDeferred()) {
+            Answers.created(answer, created);
+        }
+    }
+
+    private static void statfs(Request request, long answer, StatFs statfs) {
+        if (!request.isDeferred()) {
+            Answers.statfs(answer, statfs);
+        }
+    }
+
+    private static void lock(Request request, long answer, Lock lock) {
+        if (!request.isDeferred()) {
+            Answers.lock(answer, lock);
+        }
+    }
+}

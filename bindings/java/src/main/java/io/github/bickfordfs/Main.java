@@ -1,0 +1,167 @@
+package io.github.bickfordfs;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.MalformedURLException;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The command {@code javafuse}: mounts a directory with the calls of a class. */
+public final class Main {
+    static final String USAGE = """
+            usage: javafuse --class NAME [--classpath PATH] [--config FILE] [--data none|copied|shared]
+                            [--workers N] [-o OPTIONS] SOURCE MOUNTPOINT
+
+            Serves the directory SOURCE at MOUNTPOINT through StackFS, with the pre-calls and post-calls of
+            class NAME (a public subclass of io.github.bickfordfs.JavaFuse with a constructor without
+            parameters), until MOUNTPOINT is unmounted or the process gets a signal.
+
+              --class NAME        the class, with its package
+              --classpath PATH    directories and jars where it is, with colons between
+              --config FILE       switches pre-calls, system calls and post-calls; see Configuration
+              --data MODE         what calls see of data: none (JavaFuse1), copied (JavaFuse2), shared
+              --workers N         threads that serve
+              -o OPTIONS          those of mount.fuse3(8), and preset=base|opt|fast
+            """;
+
+    private String name;
+    private String classpath = "";
+    private Configuration configuration = Configuration.DEFAULT;
+    private DataMode data;
+    private MountOptions options = MountOptions.DEFAULT;
+    private final List<String> places = new ArrayList<>();
+
+    /** What the command line cannot say. */
+    private static final class UsageException extends Exception {
+        private static final long serialVersionUID = 1;
+
+        UsageException(String message) {
+            super(message);
+        }
+    }
+
+    private Main() {}
+
+    /**
+     * The command.
+     *
+     * @param args its arguments
+     */
+    public static void main(String[] args) {
+        // No System.exit where it went well: the shutdown hook would wait for a mount that is gone.
+        int status = run(args);
+        if (status != 0) {
+            System.exit(status);
+        }
+    }
+
+    static int run(String... args) {
+        Main main = new Main();
+        try {
+            if (!main.parse(args)) {
+                System.out.print(USAGE);
+                return 0;
+            }
+            main.serve();
+            return 0;
+        } catch (UsageException e) {
+            System.err.println("javafuse: " + e.getMessage() + "\n" + USAGE);
+            return 2;
+        } catch (IOException | ReflectiveOperationException | UnsatisfiedLinkError e) {
+            System.err.println("javafuse: " + e.getMessage());
+            return 1;
+        }
+    }
+
+    private boolean parse(String[] args) throws UsageException, IOException {
+        for (int i = 0; i < args.length; i++) {
+            String arg = args[i];
+            switch (arg) {
+                case "-h", "--help" -> {
+                    return false;
+                }
+                case "--class" -> name = value(args, ++i);
+                case "--classpath" -> classpath = value(args, ++i);
+                case "--config" -> configuration = Configuration.read(Path.of(value(args, ++i)));
+                case "--data" -> data = dataMode(value(args, ++i));
+                case "--workers" -> options = workers(value(args, ++i));
+                case "-o" -> options = options.plus(value(args, ++i));
+                default -> place(arg);
+            }
+        }
+        if (name == null) {
+            throw new UsageException("--class is missing");
+        }
+        if (places.size() != 2) {
+            throw new UsageException("SOURCE and MOUNTPOINT are needed, " + places.size() + " given");
+        }
+        return true;
+    }
+
+    private void place(String arg) throws UsageException {
+        if (arg.startsWith("-")) {
+            throw new UsageException("there is no option " + arg);
+        }
+        places.add(arg);
+    }
+
+    private static String value(String[] args, int i) throws UsageException {
+        if (i >= args.length) {
+            throw new UsageException(args[i - 1] + " needs a value");
+        }
+        return args[i];
+    }
+
+    private static DataMode dataMode(String value) throws UsageException {
+        try {
+            return Configuration.dataMode(value);
+        } catch (IllegalArgumentException e) {
+            throw new UsageException(e.getMessage());
+        }
+    }
+
+    private MountOptions workers(String value) throws UsageException {
+        try {
+            return options.withWorkers(Integer.parseInt(value));
+        } catch (IllegalArgumentException e) {
+            throw new UsageException("--workers " + value + ": a number from 1 to 1024 is needed");
+        }
+    }
+
+    private void serve() throws IOException, ReflectiveOperationException, UsageException {
+        JavaFuse fs = load();
+        Configuration chosen = data == null ? configuration : configuration.withData(data);
+        Path source = Path.of(places.get(0));
+        Path mountpoint = Path.of(places.get(1));
+        try (Mount mount = Mount.javaFuse(fs, source, mountpoint, chosen, options)) {
+            mount.await();
+        }
+    }
+
+    private JavaFuse load() throws ReflectiveOperationException, UsageException, MalformedURLException {
+        List<URL> urls = new ArrayList<>();
+        for (String place : classpath.split(File.pathSeparator)) {
+            if (!place.isEmpty()) {
+                urls.add(Path.of(place).toUri().toURL());
+            }
+        }
+        // Not closed: the class loads others for as long as it serves.
+        @SuppressWarnings("resource")
+        ClassLoader loader = urls.isEmpty()
+                ? Thread.currentThread().getContextClassLoader()
+                : new URLClassLoader(urls.toArray(URL[]::new), Main.class.getClassLoader());
+        Class<?> type;
+        try {
+            type = Class.forName(name, true, loader);
+        } catch (ClassNotFoundException e) {
+            throw new UsageException("class " + name + " was not found; say where it is with --classpath");
+        }
+        if (!JavaFuse.class.isAssignableFrom(type)) {
+            throw new UsageException("class " + name + " does not extend " + JavaFuse.class.getName());
+        }
+        return type.asSubclass(JavaFuse.class).getConstructor().newInstance();
+    }
+}

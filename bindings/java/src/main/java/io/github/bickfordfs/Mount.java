@@ -1,0 +1,267 @@
+package io.github.bickfordfs;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * A mounted file system. {@link #close} unmounts it; so does the end of the virtual machine, unless that is killed: then
+ * {@code bickford unmount MOUNTPOINT} cleans up.
+ *
+ * <pre>{@code
+ * try (Mount mount = Mount.inodes(new Hello(), mountpoint, MountOptions.DEFAULT)) {
+ *     mount.await();
+ * }
+ * }</pre>
+ */
+public final class Mount implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger(Mount.class.getPackageName());
+    private static final Set<Mount> LIVE = ConcurrentHashMap.newKeySet();
+    /** Mounts that may answer already and are not yet in LIVE. */
+    private static final AtomicInteger STARTING = new AtomicInteger();
+    /** How long requests may take to end when a mount is closed. */
+    private static final long CLOSE_MILLISECONDS = 30_000;
+    /** How long a mount may stay busy when it is closed, before it is unmounted by force. */
+    private static final long BUSY_MILLISECONDS = 1_000;
+    /** How long the end of the virtual machine may wait for them. */
+    private static final long EXIT_MILLISECONDS = 2_000;
+    /** How long it may wait for mounts that begin. */
+    private static final long START_MILLISECONDS = 30_000;
+
+    static {
+        Runtime.getRuntime().addShutdownHook(new Thread(Mount::unmountAll, "bickford-shutdown"));
+    }
+
+    private final Path mountpoint;
+    private final Target target;
+    private final int number;
+    private final long session;
+    private final Thread guard;
+    private boolean closed;
+
+    /** Starts a session for the number of a target. */
+    private interface Starter {
+        long start(int number) throws IOException;
+    }
+
+    private Mount(Path mountpoint, Target target, Starter starter) throws IOException {
+        this.mountpoint = mountpoint;
+        this.target = target;
+        this.guard = new Thread(this::guard, "bickford-guard");
+        guard.setDaemon(true);
+        target.guardedBy(guard);
+        this.number = Bridge.add(target);
+        STARTING.incrementAndGet();
+        try {
+            this.session = starter.start(number);
+            LIVE.add(this);
+        } catch (IOException | RuntimeException | Error e) {
+            Bridge.remove(number);
+            throw e;
+        } finally {
+            STARTING.decrementAndGet();
+        }
+        guard.start();
+    }
+
+    /**
+     * Mounts a file system over inodes. When this returns, the mount answers.
+     *
+     * @param fs the file system
+     * @param mountpoint an existing directory
+     * @param options how to mount
+     * @return the mount
+     * @throws IOException when it cannot be mounted; the message says why and what to do
+     */
+    public static Mount inodes(InodeFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
+        InodeTarget target = new InodeTarget(fs);
+        return new Mount(mountpoint, target, number ->
+                Native.mount(mountpoint.toString(), options, number, target.operations(), Bridge.DISPATCH));
+    }
+
+    /**
+     * Mounts a file system over paths. When this returns, the mount answers.
+     *
+     * @param fs the file system
+     * @param mountpoint an existing directory
+     * @param options how to mount
+     * @return the mount
+     * @throws IOException when it cannot be mounted; the message says why and what to do
+     */
+    public static Mount paths(PathFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
+        return inodes(new PathAdapter(fs), mountpoint, options);
+    }
+
+    /**
+     * Mounts a directory with calls around its operations. When this returns, the mount answers.
+     *
+     * @param fs the calls
+     * @param source the directory that StackFS serves
+     * @param mountpoint an existing directory
+     * @param configuration which calls are made
+     * @param options how to mount
+     * @return the mount
+     * @throws IOException when it cannot be mounted; the message says why and what to do
+     */
+    public static Mount javaFuse(
+            JavaFuse fs, Path source, Path mountpoint, Configuration configuration, MountOptions options)
+            throws IOException {
+        JavaFuseTarget target = new JavaFuseTarget(fs, configuration);
+        return new Mount(mountpoint, target, number -> Native.mountStackfs(source.toString(), mountpoint.toString(),
+                options, target.layer(number), Bridge.PRE, Bridge.POST));
+    }
+
+    /** Where it is mounted. */
+    public Path mountpoint() {
+        return mountpoint;
+    }
+
+    /** The number of the connection in /sys/fs/fuse/connections, or -1 where it is not known. */
+    public long connection() {
+        return Native.connection(session);
+    }
+
+    /** Waits until it is unmounted. */
+    public void await() throws IOException {
+        Native.await(session, -1);
+    }
+
+    /**
+     * Waits until it is unmounted.
+     *
+     * @param milliseconds for how long at most
+     * @return whether it is
+     */
+    public boolean await(long milliseconds) throws IOException {
+        return Native.await(session, Math.max(0, milliseconds));
+    }
+
+    /** Unmounts now; what is open stays until it is closed, and the session until then. */
+    public void unmountLazily() throws IOException {
+        Native.unmount(session, Native.UNMOUNT_LAZY);
+    }
+
+    /**
+     * Unmounts, and waits until every call has returned. Where the mount is in use, its users get errors.
+     *
+     * @throws IOException when it cannot be unmounted, or calls do not return
+     */
+    @Override
+    public void close() throws IOException {
+        synchronized (this) {
+            if (closed) {
+                return;
+            }
+            closed = true;
+        }
+        LIVE.remove(this);
+        LockSupport.unpark(guard);
+        unmountForClose();
+        if (!Native.await(session, CLOSE_MILLISECONDS)) {
+            // Its number stays taken: calls still use it.
+            throw new IOException("close " + mountpoint + ": calls of the file system do not return");
+        }
+        Native.close(session);
+        Bridge.remove(number);
+    }
+
+    /** Unmounts; when it stays busy, by force. */
+    private void unmountForClose() throws IOException {
+        long end = System.nanoTime() + BUSY_MILLISECONDS * 1_000_000;
+        while (true) {
+            try {
+                Native.unmount(session, Native.UNMOUNT_NORMAL);
+                return;
+            } catch (IOException e) {
+                if (System.nanoTime() >= end) {
+                    LOG.log(System.Logger.Level.WARNING, "unmounting by force: {0}", e.getMessage());
+                    Native.unmount(session, Native.UNMOUNT_FORCE);
+                    return;
+                }
+            }
+            // The kernel may still be about to release a file that was closed.
+            LockSupport.parkNanos(5_000_000);
+        }
+    }
+
+    /** Unmounts when the virtual machine is in no state to go on. */
+    private void guard() {
+        while (!isClosed()) {
+            if (target.isFatal()) {
+                try {
+                    Native.unmount(session, Native.UNMOUNT_LAZY);
+                    LOG.log(System.Logger.Level.ERROR, "{0} is unmounted after a fatal error", mountpoint);
+                } catch (Throwable e) {
+                    LOG.log(System.Logger.Level.ERROR, "unmounting after a fatal error", e);
+                }
+                return;
+            }
+            LockSupport.park(this);
+        }
+    }
+
+    private synchronized boolean isClosed() {
+        return closed;
+    }
+
+    private static void unmountAll() {
+        long end = System.nanoTime() + START_MILLISECONDS * 1_000_000;
+        while (STARTING.get() > 0 && System.nanoTime() < end) {
+            LockSupport.parkNanos(1_000_000);
+        }
+        for (Mount mount : LIVE) {
+            try {
+                Native.unmount(mount.session, Native.UNMOUNT_LAZY);
+                Native.await(mount.session, EXIT_MILLISECONDS);
+            } catch (IOException | RuntimeException e) {
+                System.err.println("unmount " + mount.mountpoint + ": " + e.getMessage());
+            }
+        }
+    }
+
+    /**
+     * Drops cached attributes of a node, and cached data from an offset on.
+     *
+     * @param node the node
+     * @param offset where to begin in bytes; negative keeps the data
+     * @param length how many bytes; zero means to the end
+     */
+    public void invalidate(long node, long offset, long length) throws IOException {
+        Native.notifyInode(session, node, offset, length);
+    }
+
+    /** Drops a cached name. */
+    public void invalidate(long parent, String name) throws IOException {
+        Native.notifyEntry(session, parent, name.getBytes(StandardCharsets.UTF_8), false);
+    }
+
+    /** Lets a cached name expire: it is looked up again at its next use. */
+    public void expire(long parent, String name) throws IOException {
+        Native.notifyEntry(session, parent, name.getBytes(StandardCharsets.UTF_8), true);
+    }
+
+    /** A name was removed: drops it, and tells those who watch the directory. */
+    public void deleted(long parent, long child, String name) throws IOException {
+        Native.notifyDelete(session, parent, child, name.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Puts data into the page cache of a node. */
+    public void store(long node, long offset, MemorySegment data) throws IOException {
+        Native.notifyStore(session, node, offset, data);
+    }
+
+    /** Wakes a poller: {@link Request#offset} of the poll that had {@link Request#hasWaiter}. */
+    public void wake(long waiter) throws IOException {
+        Native.notifyPoll(session, waiter);
+    }
+
+    /** Waits until what was sent before has reached the kernel; not to be called by a method of a file system. */
+    public void flushNotifications() throws IOException {
+        Native.notifyFlush(session);
+    }
+}

@@ -1,0 +1,48 @@
+package io.github.bickfordfs;
+
+import java.util.Objects;
+
+/**
+ * How to mount.
+ *
+ * @param options options of mount.fuse3(8) with commas between, such as "ro,fsname=disk"; for {@link JavaFuse} also
+ *     "preset=base", "preset=opt" or "preset=fast"
+ * @param workers how many native threads serve requests; each is attached to the virtual machine once
+ * @param maxWrite bytes of data in one request, 4096 to 1048576, or zero for the most
+ */
+public record MountOptions(String options, int workers, int maxWrite) {
+    /** One thread for each processor, but two at least. */
+    public static final MountOptions DEFAULT =
+            new MountOptions("", Math.clamp(Runtime.getRuntime().availableProcessors(), 2, 64), 0);
+
+    /** Checks the arguments. */
+    public MountOptions {
+        Objects.requireNonNull(options);
+        if (workers < 1 || workers > 1024) {
+            throw new IllegalArgumentException(workers + " threads; between 1 and 1024 are possible");
+        }
+        if (maxWrite != 0 && (maxWrite < 4096 || maxWrite > 1 << 20)) {
+            throw new IllegalArgumentException(maxWrite + " bytes; between 4096 and 1048576 are possible");
+        }
+    }
+
+    /** The same with other options. */
+    public MountOptions withOptions(String options) {
+        return new MountOptions(options, workers, maxWrite);
+    }
+
+    /** The same with more options. */
+    public MountOptions plus(String more) {
+        return withOptions(options.isEmpty() ? more : more.isEmpty() ? options : options + "," + more);
+    }
+
+    /** The same with another number of threads. */
+    public MountOptions withWorkers(int workers) {
+        return new MountOptions(options, workers, maxWrite);
+    }
+
+    /** The same with another limit of data. */
+    public MountOptions withMaxWrite(int maxWrite) {
+        return new MountOptions(options, workers, maxWrite);
+    }
+}

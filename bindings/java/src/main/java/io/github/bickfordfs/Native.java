@@ -1,0 +1,320 @@
+package io.github.bickfordfs;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+
+/** The functions of bickford.h. */
+final class Native {
+    private static final Linker LINKER = Linker.nativeLinker();
+    private static final SymbolLookup LIBRARY = Library.load();
+
+    private static final MethodHandle ABI_VERSION = function("bickford_abi_version", JAVA_INT);
+    private static final MethodHandle LAST_ERROR = function("bickford_last_error", ADDRESS);
+    private static final MethodHandle MOUNT =
+            function("bickford_mount", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
+    private static final MethodHandle STACKFS_MOUNT =
+            function("bickford_stackfs_mount", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
+    private static final MethodHandle WAIT = function("bickford_session_wait", JAVA_INT, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle UNMOUNT = function("bickford_session_unmount", JAVA_INT, JAVA_LONG, JAVA_INT);
+    private static final MethodHandle CLOSE = function("bickford_session_close", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle CONNECTION = function("bickford_session_connection", JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle DEFER = function("bickford_reply_defer", JAVA_INT, JAVA_LONG, ADDRESS);
+    private static final MethodHandle INTERRUPTED = function("bickford_reply_interrupted", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle DEFERRED_INTERRUPTED =
+            function("bickford_deferred_interrupted", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle DEFERRED_ANSWER =
+            function("bickford_deferred_answer", JAVA_INT, JAVA_LONG, ADDRESS);
+    private static final MethodHandle DEFERRED_COMPLETE =
+            function("bickford_deferred_complete", JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS);
+    private static final MethodHandle NOTIFY_INODE =
+            function("bickford_notify_inode", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle NOTIFY_ENTRY =
+            function("bickford_notify_entry", JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT);
+    private static final MethodHandle NOTIFY_DELETE =
+            function("bickford_notify_delete", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
+    private static final MethodHandle NOTIFY_STORE =
+            function("bickford_notify_store", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
+    private static final MethodHandle NOTIFY_POLL = function("bickford_notify_poll", JAVA_INT, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle NOTIFY_FLUSH = function("bickford_notify_flush", JAVA_INT, JAVA_LONG);
+
+    static final int UNMOUNT_NORMAL = 0;
+    static final int UNMOUNT_LAZY = 1;
+    static final int UNMOUNT_FORCE = 2;
+    static final int ERROR_HANDLE = -12;
+    static final int ERROR_TIMEOUT = -13;
+
+    static {
+        int version;
+        try {
+            version = (int) ABI_VERSION.invokeExact();
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        if (version != Layout.ABI_VERSION) {
+            throw new UnsatisfiedLinkError("the native library has version " + version
+                    + " of the interface, this jar needs version " + Layout.ABI_VERSION
+                    + "; use the library that belongs to the jar");
+        }
+    }
+
+    private Native() {}
+
+    private static MethodHandle function(String name, MemoryLayout result, MemoryLayout... arguments) {
+        MemorySegment symbol = LIBRARY.find(name)
+                .orElseThrow(() -> new UnsatisfiedLinkError("the native library has no " + name
+                        + "; it does not belong to this jar"));
+        return LINKER.downcallHandle(symbol, FunctionDescriptor.of(result, arguments));
+    }
+
+    /** A function pointer, for ever, to a static method of this package. */
+    static MemorySegment upcall(MethodHandles.Lookup lookup, String name, FunctionDescriptor descriptor) {
+        try {
+            MethodType type = descriptor.toMethodType();
+            MethodHandle method = lookup.findStatic(lookup.lookupClass(), name, type);
+            return LINKER.upcallStub(method, descriptor, Arena.global());
+        } catch (ReflectiveOperationException e) {
+            throw new LinkageError("no method " + name, e);
+        }
+    }
+
+    private static Error unexpected(Throwable e) {
+        return e instanceof Error error ? error : new AssertionError("a native call threw", e);
+    }
+
+    private static void check(int code) throws IOException {
+        if (code < 0) {
+            throw new IOException(lastError());
+        }
+    }
+
+    static String lastError() {
+        try {
+            MemorySegment text = (MemorySegment) LAST_ERROR.invokeExact();
+            return text.reinterpret(Long.MAX_VALUE).getString(0);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static long mount(String mountpoint, MountOptions options, long user, long operations, MemorySegment dispatch)
+            throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment callbacks = arena.allocate(24, 8);
+            callbacks.set(JAVA_LONG, 0, user);
+            callbacks.set(JAVA_LONG, 8, operations);
+            callbacks.set(ADDRESS, 16, dispatch);
+            MemorySegment session = arena.allocate(8, 8);
+            check((int) MOUNT.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
+                    config(arena, options), callbacks, session));
+            return session.get(JAVA_LONG, 0);
+        } catch (IOException | RuntimeException e) {
+            throw e;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** What a layer over StackFS consists of. */
+    record LayerSpec(long user, long pre, long call, long post, boolean metadataOnly) {}
+
+    static long mountStackfs(
+            String source, String mountpoint, MountOptions options, LayerSpec spec, MemorySegment pre,
+            MemorySegment post) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment layer = arena.allocate(56, 8);
+            layer.set(JAVA_LONG, 0, spec.user());
+            layer.set(JAVA_LONG, 8, spec.pre());
+            layer.set(JAVA_LONG, 16, spec.call());
+            layer.set(JAVA_LONG, 24, spec.post());
+            layer.set(JAVA_INT, 32, spec.metadataOnly() ? 1 : 0);
+            layer.set(ADDRESS, 40, pre);
+            layer.set(ADDRESS, 48, post);
+            MemorySegment session = arena.allocate(8, 8);
+            check((int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
+                    arena.allocateFrom(options.options()), config(arena, options), layer, session));
+            return session.get(JAVA_LONG, 0);
+        } catch (IOException | RuntimeException e) {
+            throw e;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    private static MemorySegment config(Arena arena, MountOptions options) {
+        MemorySegment config = arena.allocate(32, 8);
+        config.set(JAVA_INT, 0, Layout.ABI_VERSION);
+        config.set(JAVA_INT, 4, options.workers());
+        config.set(JAVA_INT, 8, options.maxWrite());
+        return config;
+    }
+
+    /** Whether the session ended before the timeout; a negative timeout is for ever. */
+    static boolean await(long session, long milliseconds) throws IOException {
+        int code;
+        try {
+            code = (int) WAIT.invokeExact(session, milliseconds);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        if (code == ERROR_TIMEOUT) {
+            return false;
+        }
+        check(code);
+        return true;
+    }
+
+    static void unmount(long session, int mode) throws IOException {
+        int code;
+        try {
+            code = (int) UNMOUNT.invokeExact(session, mode);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static void close(long session) throws IOException {
+        int code;
+        try {
+            code = (int) CLOSE.invokeExact(session);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static long connection(long session) {
+        try {
+            return (long) CONNECTION.invokeExact(session);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static long defer(long reply) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment handle = arena.allocate(8, 8);
+            if ((int) DEFER.invokeExact(reply, handle) < 0) {
+                throw new IllegalStateException(lastError());
+            }
+            return handle.get(JAVA_LONG, 0);
+        } catch (RuntimeException e) {
+            throw e;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static boolean interrupted(long reply) {
+        try {
+            return (int) INTERRUPTED.invokeExact(reply) == 1;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static boolean deferredInterrupted(long handle) {
+        try {
+            return (int) DEFERRED_INTERRUPTED.invokeExact(handle) == 1;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static int deferredAnswer(long handle, MemorySegment answer) {
+        try {
+            return (int) DEFERRED_ANSWER.invokeExact(handle, answer);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static int deferredComplete(long handle, int errno, MemorySegment answer) {
+        try {
+            return (int) DEFERRED_COMPLETE.invokeExact(handle, errno, answer);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static void notifyInode(long session, long node, long offset, long length) throws IOException {
+        int code;
+        try {
+            code = (int) NOTIFY_INODE.invokeExact(session, node, offset, length);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static void notifyEntry(long session, long parent, byte[] name, boolean expire) throws IOException {
+        int code;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment bytes = arena.allocate(Math.max(1, name.length));
+            bytes.copyFrom(MemorySegment.ofArray(name));
+            code = (int) NOTIFY_ENTRY.invokeExact(session, parent, bytes, (long) name.length, expire ? 1 : 0);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static void notifyDelete(long session, long parent, long child, byte[] name) throws IOException {
+        int code;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment bytes = arena.allocate(Math.max(1, name.length));
+            bytes.copyFrom(MemorySegment.ofArray(name));
+            code = (int) NOTIFY_DELETE.invokeExact(session, parent, child, bytes, (long) name.length);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static void notifyStore(long session, long node, long offset, MemorySegment data) throws IOException {
+        int code;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment bytes = data;
+            if (!data.isNative()) {
+                bytes = arena.allocate(Math.max(1, data.byteSize()));
+                MemorySegment.copy(data, 0, bytes, 0, data.byteSize());
+            }
+            code = (int) NOTIFY_STORE.invokeExact(session, node, offset, bytes, data.byteSize());
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static void notifyPoll(long session, long waiter) throws IOException {
+        int code;
+        try {
+            code = (int) NOTIFY_POLL.invokeExact(session, waiter);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+
+    static void notifyFlush(long session) throws IOException {
+        int code;
+        try {
+            code = (int) NOTIFY_FLUSH.invokeExact(session);
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+        check(code);
+    }
+}

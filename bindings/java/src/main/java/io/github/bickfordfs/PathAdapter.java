@@ -1,0 +1,279 @@
+package io.github.bickfordfs;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** A {@link PathFileSystem} over inodes. */
+final class PathAdapter implements InodeFileSystem {
+    private static final String[] SETATTR = {"chmod", "chown", "truncate", "setTimes"};
+    /** FUSE_UNKNOWN_INO: readdir(3) shows something, but not zero. */
+    private static final long UNKNOWN_INO = 0xffff_ffffL;
+
+    private final PathFileSystem fs;
+    private final boolean setsTimes;
+    private final PathTree tree = new PathTree();
+    private final Map<Long, List<PathFileSystem.Item>> listings = new ConcurrentHashMap<>();
+    private final AtomicLong nextListing = new AtomicLong();
+
+    PathAdapter(PathFileSystem fs) {
+        this.fs = fs;
+        this.setsTimes = overrides("setTimes");
+    }
+
+    @Override
+    public Set<Operation> operations() {
+        Set<Operation> operations = EnumSet.of(Operation.LOOKUP, Operation.GETATTR);
+        for (Operation operation : Operation.values()) {
+            if (overrides(operation.method())) {
+                operations.add(operation);
+            }
+        }
+        for (String name : SETATTR) {
+            if (overrides(name)) {
+                operations.add(Operation.SETATTR);
+            }
+        }
+        if (operations.contains(Operation.READDIR)) {
+            operations.add(Operation.OPENDIR);
+            operations.add(Operation.RELEASEDIR);
+        }
+        return operations;
+    }
+
+    private boolean overrides(String name) {
+        for (Method method : fs.getClass().getMethods()) {
+            if (method.getName().equals(name) && method.getDeclaringClass() != PathFileSystem.class
+                    && declared(method)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static boolean declared(Method method) {
+        try {
+            PathFileSystem.class.getMethod(method.getName(), method.getParameterTypes());
+            return true;
+        } catch (NoSuchMethodException e) {
+            return false;
+        }
+    }
+
+    private String path(Request request) throws FuseException {
+        return tree.path(request.node());
+    }
+
+    /** For open files, whose name may be gone. */
+    private String openPath(Request request) throws FuseException {
+        return tree.pathOrLast(request.node());
+    }
+
+    private String child(Request request) throws FuseException {
+        return tree.path(request.node(), request.name());
+    }
+
+    private Entry entry(long parent, String name) throws IOException {
+        Attr attr = fs.getattr(tree.path(parent, name));
+        long node = tree.lookup(parent, name);
+        return Entry.of(node, numbered(attr, node), fs.validity());
+    }
+
+    private static Attr numbered(Attr attr, long node) {
+        return attr.ino() != 0 ? attr : new Attr(node, attr.mode(), attr.links(), attr.uid(), attr.gid(), attr.rdev(),
+                attr.size(), attr.blocks(), attr.accessed(), attr.modified(), attr.changed());
+    }
+
+    @Override
+    public void forget(long node, long count) {
+        tree.forget(node, count);
+    }
+
+    @Override
+    public Entry lookup(Request request) throws IOException {
+        return entry(request.node(), request.name());
+    }
+
+    @Override
+    public Attributes getattr(Request request) throws IOException {
+        Attr attr = request.hasHandle()
+                ? fs.getattr(openPath(request), request.handle())
+                : fs.getattr(path(request));
+        return new Attributes(numbered(attr, request.node()), fs.validity());
+    }
+
+    @Override
+    public Attributes setattr(Request request) throws IOException {
+        String path = openPath(request);
+        if (request.hasMode()) {
+            fs.chmod(path, request.mode() & 07777);
+        }
+        if (request.hasNewUid() || request.hasNewGid()) {
+            fs.chown(path, request.hasNewUid() ? request.newUid() : -1, request.hasNewGid() ? request.newGid() : -1);
+        }
+        if (request.hasSize()) {
+            fs.truncate(path, request.size());
+        }
+        Instant accessed = request.newAccessed();
+        Instant modified = request.newModified();
+        if ((accessed != null || modified != null) && (setsTimes || !request.hasSize())) {
+            fs.setTimes(path, accessed, modified);
+        }
+        return getattr(request);
+    }
+
+    @Override
+    public byte[] readlink(Request request) throws IOException {
+        return fs.readlink(path(request)).getBytes(StandardCharsets.UTF_8);
+    }
+
+    @Override
+    public Entry symlink(Request request) throws IOException {
+        fs.symlink(child(request), request.otherName());
+        return entry(request.node(), request.name());
+    }
+
+    @Override
+    public Entry mkdir(Request request) throws IOException {
+        fs.mkdir(child(request), request.mode() & 07777);
+        return entry(request.node(), request.name());
+    }
+
+    @Override
+    public void unlink(Request request) throws IOException {
+        fs.unlink(child(request));
+        tree.remove(request.node(), request.name());
+    }
+
+    @Override
+    public void rmdir(Request request) throws IOException {
+        fs.rmdir(child(request));
+        tree.remove(request.node(), request.name());
+    }
+
+    @Override
+    public void rename(Request request) throws IOException {
+        String to = tree.path(request.otherNode(), request.otherName());
+        fs.rename(child(request), to, request.flags());
+        if ((request.flags() & 2) != 0) {
+            // Exchanged: both are looked up again under their new names.
+            tree.remove(request.node(), request.name());
+            tree.remove(request.otherNode(), request.otherName());
+        } else {
+            tree.rename(request.node(), request.name(), request.otherNode(), request.otherName());
+        }
+    }
+
+    @Override
+    public Entry link(Request request) throws IOException {
+        fs.link(path(request), tree.path(request.otherNode(), request.name()));
+        return entry(request.otherNode(), request.name());
+    }
+
+    @Override
+    public Opened open(Request request) throws IOException {
+        return Opened.of(fs.open(path(request), request.flags()));
+    }
+
+    @Override
+    public Created create(Request request) throws IOException {
+        long handle = fs.create(child(request), request.mode() & 07777, request.flags());
+        return new Created(entry(request.node(), request.name()), Opened.of(handle));
+    }
+
+    @Override
+    public int read(Request request, MemorySegment into) throws IOException {
+        return fs.read(openPath(request), request.handle(), into, request.offset());
+    }
+
+    @Override
+    public int write(Request request) throws IOException {
+        return fs.write(openPath(request), request.handle(), request.data(), request.offset());
+    }
+
+    @Override
+    public void release(Request request) throws IOException {
+        fs.release(openPath(request), request.handle());
+    }
+
+    @Override
+    public void flush(Request request) throws IOException {
+        fs.flush(openPath(request), request.handle());
+    }
+
+    @Override
+    public void fsync(Request request) throws IOException {
+        fs.fsync(openPath(request), request.handle(), request.extraFlags() != 0);
+    }
+
+    @Override
+    public StatFs statfs(Request request) throws IOException {
+        return fs.statfs(path(request));
+    }
+
+    @Override
+    public byte[] getxattr(Request request) throws IOException {
+        return fs.getxattr(path(request), request.name());
+    }
+
+    @Override
+    public void setxattr(Request request) throws IOException {
+        fs.setxattr(path(request), request.name(), request.dataBytes(), request.flags());
+    }
+
+    @Override
+    public byte[] listxattr(Request request) throws IOException {
+        ByteArrayOutputStream names = new ByteArrayOutputStream();
+        for (String name : fs.listxattr(path(request))) {
+            names.writeBytes(name.getBytes(StandardCharsets.UTF_8));
+            names.write(0);
+        }
+        return names.toByteArray();
+    }
+
+    @Override
+    public void removexattr(Request request) throws IOException {
+        fs.removexattr(path(request), request.name());
+    }
+
+    @Override
+    public void access(Request request) throws IOException {
+        fs.access(path(request), request.flags());
+    }
+
+    @Override
+    public Opened opendir(Request request) {
+        return Opened.of(nextListing.incrementAndGet());
+    }
+
+    /** The names as they were when the listing began: offsets are positions in it. */
+    @Override
+    public void readdir(Request request, Listing listing) throws IOException {
+        List<PathFileSystem.Item> items = listings.get(request.handle());
+        if (items == null || request.offset() == 0) {
+            items = List.copyOf(fs.readdir(path(request)));
+            listings.put(request.handle(), items);
+        }
+        for (long i = request.offset(); i < items.size() + 2; i++) {
+            String name = i == 0 ? "." : i == 1 ? ".." : items.get((int) i - 2).name();
+            int mode = i < 2 ? Attr.S_IFDIR : items.get((int) i - 2).mode();
+            if (!listing.add(name, UNKNOWN_INO, mode, i + 1)) {
+                break;
+            }
+        }
+    }
+
+    @Override
+    public void releasedir(Request request) {
+        listings.remove(request.handle());
+    }
+}

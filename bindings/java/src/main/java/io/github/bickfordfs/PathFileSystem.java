@@ -1,0 +1,161 @@
+package io.github.bickfordfs;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.time.Instant;
+import java.util.List;
+
+/**
+ * A file system over paths: "/" is the root, "/a/b" a name in "/a".
+ *
+ * <p>Exceptions of java.nio.file and {@link FuseException} have error numbers ({@link Errno#of}), all others are EIO and
+ * logged. Calls come from several threads at once, and must not use the mount that they serve. What is not overridden
+ * never enters Java.
+ */
+public interface PathFileSystem {
+    /**
+     * One name of a listing.
+     *
+     * @param name the name
+     * @param mode its type, as the bits of a mode; zero when unknown
+     */
+    record Item(String name, int mode) {}
+
+    /** Attributes of what is at a path; {@link java.nio.file.NoSuchFileException} where nothing is. */
+    Attr getattr(String path) throws IOException;
+
+    /** Attributes of an open file, whose name may be gone. */
+    default Attr getattr(String path, long handle) throws IOException {
+        return getattr(path);
+    }
+
+    /** The names of a directory, without "." and "..". */
+    default List<Item> readdir(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** For how many nanoseconds the kernel may use names and attributes without asking. */
+    default long validity() {
+        return Entry.SECOND;
+    }
+
+    /** What a symbolic link says. */
+    default String readlink(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Opens a file with flags of open(2), also O_TRUNC (01000); answers a handle. */
+    default long open(String path, int flags) throws IOException {
+        return 0;
+    }
+
+    /** Makes a file and opens it; answers a handle. */
+    default long create(String path, int mode, int flags) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Reads into the kernel's reply buffer; answers how many bytes. */
+    default int read(String path, long handle, MemorySegment into, long offset) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Writes data, a view of the request; answers how many bytes. */
+    default int write(String path, long handle, MemorySegment data, long offset) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes the size of a file. */
+    default void truncate(String path, long size) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes permissions. */
+    default void chmod(String path, int mode) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes owner and group; -1 keeps one. */
+    default void chown(String path, int uid, int gid) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes times; null keeps one. */
+    default void setTimes(String path, Instant accessed, Instant modified) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Makes a directory. */
+    default void mkdir(String path, int mode) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Removes a name of anything but a directory. */
+    default void unlink(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Removes an empty directory. */
+    default void rmdir(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Makes a symbolic link at a path. */
+    default void symlink(String path, String target) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Gives what is at a path another. */
+    default void link(String path, String newPath) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Renames, with flags of renameat2(2); those that are not supported must be refused with EINVAL. */
+    default void rename(String path, String newPath, int flags) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** The last descriptor of an open file is gone. */
+    default void release(String path, long handle) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** A descriptor of an open file was closed. */
+    default void flush(String path, long handle) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Puts a file on stable storage. */
+    default void fsync(String path, long handle, boolean dataOnly) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Size and use. */
+    default StatFs statfs(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** An extended attribute. */
+    default byte[] getxattr(String path, String name) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Sets an extended attribute; flags: 1 it must be new, 2 it must exist. */
+    default void setxattr(String path, String name, byte[] value, int flags) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** The names of extended attributes. */
+    default List<String> listxattr(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Removes an extended attribute. */
+    default void removexattr(String path, String name) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Whether the caller may use what is at a path as the mask says (access(2)). */
+    default void access(String path, int mask) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+}

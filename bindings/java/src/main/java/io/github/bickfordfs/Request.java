@@ -1,0 +1,309 @@
+package io.github.bickfordfs;
+
+import io.github.bickfordfs.Layout.Req;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+
+/**
+ * What the kernel asks for. Which fields mean something depends on the operation; others are zero.
+ *
+ * <p>It is a view of the request's own memory, used again for the next request of the thread. After the method that got
+ * it returned, or {@link #defer} was called, its use is an {@link IllegalStateException}, and so is the use of the
+ * buffers that it gave out.
+ */
+public sealed class Request permits Call {
+    private static final int HAS_HANDLE = 1, HAS_MODE = 1 << 1, HAS_UID = 1 << 2, HAS_GID = 1 << 3, HAS_SIZE = 1 << 4;
+    private static final int HAS_ACCESSED = 1 << 5, HAS_ACCESSED_NOW = 1 << 6, HAS_MODIFIED = 1 << 7;
+    private static final int HAS_MODIFIED_NOW = 1 << 8, HAS_CHANGED = 1 << 9, HAS_WAITER = 1 << 12;
+
+    private long request;
+    private long answer;
+    private long reply;
+    private Arena arena;
+    private boolean deferred;
+
+    Request() {}
+
+    final void begin(long request, long answer, long reply) {
+        this.request = request;
+        this.answer = answer;
+        this.reply = reply;
+        this.deferred = false;
+    }
+
+    /** Ends the views of this request. */
+    final void end() {
+        request = 0;
+        answer = 0;
+        reply = 0;
+        if (arena != null) {
+            Arena ended = arena;
+            arena = null;
+            ended.close();
+        }
+    }
+
+    final boolean isDeferred() {
+        return deferred;
+    }
+
+    final long at(int offset) {
+        if (request == 0) {
+            throw new IllegalStateException("this request is over: it may not be used after its method returned");
+        }
+        return request + offset;
+    }
+
+    final long answer() {
+        at(0);
+        return answer;
+    }
+
+    final Arena arena() {
+        if (arena == null) {
+            arena = Arena.ofConfined();
+        }
+        return arena;
+    }
+
+    private boolean has(int bit) {
+        return (Layout.getInt(at(Req.PRESENT)) & bit) != 0;
+    }
+
+    /** What is asked. */
+    public final Operation operation() {
+        return Operation.of(Layout.getInt(at(Req.OPERATION)));
+    }
+
+    /** The number of the request. */
+    public final long unique() {
+        return Layout.getLong(at(Req.UNIQUE));
+    }
+
+    /** The caller's user, for permissions. */
+    public final int uid() {
+        return Layout.getInt(at(Req.UID));
+    }
+
+    /** The caller's group, for permissions. */
+    public final int gid() {
+        return Layout.getInt(at(Req.GID));
+    }
+
+    /** The calling thread; zero where it is not known. */
+    public final int pid() {
+        return Layout.getInt(at(Req.PID));
+    }
+
+    /** The inode; where a name is made, found or removed, its directory. */
+    public final long node() {
+        return Layout.getLong(at(Req.NODE));
+    }
+
+    /** The open file. */
+    public final long handle() {
+        return Layout.getLong(at(Req.HANDLE));
+    }
+
+    /** Whether attributes are asked for, or changed, through an open file. */
+    public final boolean hasHandle() {
+        return has(HAS_HANDLE);
+    }
+
+    /** Where to begin, in bytes; for a listing, the offset of the last name that was taken, or zero. */
+    public final long offset() {
+        return Layout.getLong(at(Req.OFFSET));
+    }
+
+    /** How many bytes; for {@link Operation#SETATTR} the new size. */
+    public final long size() {
+        return Layout.getLong(at(Req.SIZE));
+    }
+
+    /** Whether the size is to be changed. */
+    public final boolean hasSize() {
+        return has(HAS_SIZE);
+    }
+
+    /** The directory of the other name, or the file that is copied to. */
+    public final long otherNode() {
+        return Layout.getLong(at(Req.NODE2));
+    }
+
+    /** The open file that is copied to. */
+    public final long otherHandle() {
+        return Layout.getLong(at(Req.HANDLE2));
+    }
+
+    /** Where copying to begins, in bytes. */
+    public final long otherOffset() {
+        return Layout.getLong(at(Req.OFFSET2));
+    }
+
+    /** Whose locks. */
+    public final long lockOwner() {
+        return Layout.getLong(at(Req.LOCK_OWNER));
+    }
+
+    /** Flags of the system call; see bickford.h for each operation. */
+    public final int flags() {
+        return Layout.getInt(at(Req.FLAGS));
+    }
+
+    /** Further flags; see bickford.h for each operation. */
+    public final int extraFlags() {
+        return Layout.getInt(at(Req.FLAGS2));
+    }
+
+    /** Type and permissions. */
+    public final int mode() {
+        return Layout.getInt(at(Req.MODE));
+    }
+
+    /** Whether the permissions are to be changed. */
+    public final boolean hasMode() {
+        return has(HAS_MODE);
+    }
+
+    /** The caller's umask. */
+    public final int umask() {
+        return Layout.getInt(at(Req.UMASK));
+    }
+
+    /** Device number of a device node, in the kernel's 32-bit form. */
+    public final int rdev() {
+        return Layout.getInt(at(Req.RDEV));
+    }
+
+    /** Whether the owner is to be changed. */
+    public final boolean hasNewUid() {
+        return has(HAS_UID);
+    }
+
+    /** The new owner. */
+    public final int newUid() {
+        return Layout.getInt(at(Req.NEW_UID));
+    }
+
+    /** Whether the group is to be changed. */
+    public final boolean hasNewGid() {
+        return has(HAS_GID);
+    }
+
+    /** The new group. */
+    public final int newGid() {
+        return Layout.getInt(at(Req.NEW_GID));
+    }
+
+    /** The new time of access, or null where it stays. */
+    public final Instant newAccessed() {
+        return has(HAS_ACCESSED_NOW) ? Instant.now() : has(HAS_ACCESSED) ? time(Req.ACCESSED) : null;
+    }
+
+    /** The new time of modification, or null where it stays. */
+    public final Instant newModified() {
+        return has(HAS_MODIFIED_NOW) ? Instant.now() : has(HAS_MODIFIED) ? time(Req.MODIFIED) : null;
+    }
+
+    /** The new time of change, or null where it is not given. */
+    public final Instant newChanged() {
+        return has(HAS_CHANGED) ? time(Req.CHANGED) : null;
+    }
+
+    private Instant time(int offset) {
+        return Instant.ofEpochSecond(Layout.getLong(at(offset)), Layout.getInt(at(offset + 8)));
+    }
+
+    /** Whether the caller of {@link Operation#POLL} wants to be woken: then {@link #offset} names it. */
+    public final boolean hasWaiter() {
+        return has(HAS_WAITER);
+    }
+
+    /** The lock that is asked for. */
+    public final Lock lock() {
+        return new Lock(Layout.getLong(at(Req.LOCK_START)), Layout.getLong(at(Req.LOCK_END)),
+                Layout.getInt(at(Req.LOCK_KIND)), Layout.getInt(at(Req.LOCK_PID)));
+    }
+
+    /** The name; bytes that are not UTF-8 are replaced. */
+    public final String name() {
+        return new String(nameBytes(), StandardCharsets.UTF_8);
+    }
+
+    /** The name as it is. */
+    public final byte[] nameBytes() {
+        return Layout.getBytes(Layout.getLong(at(Req.NAME)), nameLength());
+    }
+
+    /** Length of the name in bytes. */
+    public final int nameLength() {
+        return (int) Layout.getLong(at(Req.NAME_LENGTH));
+    }
+
+    /** Whether the name is this one, compared without making an object. */
+    public final boolean nameIs(byte[] expected) {
+        int length = nameLength();
+        if (length != expected.length) {
+            return false;
+        }
+        long name = Layout.getLong(at(Req.NAME));
+        for (int i = 0; i < length; i++) {
+            if (Layout.getByte(name + i) != expected[i]) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** The other name of a renaming, or the target of a symbolic link. */
+    public final String otherName() {
+        return new String(otherNameBytes(), StandardCharsets.UTF_8);
+    }
+
+    /** The other name as it is. */
+    public final byte[] otherNameBytes() {
+        return Layout.getBytes(Layout.getLong(at(Req.NAME2)), (int) Layout.getLong(at(Req.NAME2_LENGTH)));
+    }
+
+    /** The data of a write, the value of an extended attribute, or the input of an ioctl: a view, read-only. */
+    public final MemorySegment data() {
+        long length = Layout.getLong(at(Req.DATA_LENGTH));
+        return MemorySegment.ofAddress(Layout.getLong(at(Req.DATA))).reinterpret(length, arena(), null).asReadOnly();
+    }
+
+    /** {@link #data} as a byte buffer. */
+    public final ByteBuffer dataBuffer() {
+        return data().asByteBuffer();
+    }
+
+    /** A copy of {@link #data}. */
+    public final byte[] dataBytes() {
+        return Layout.getBytes(Layout.getLong(at(Req.DATA)), (int) Layout.getLong(at(Req.DATA_LENGTH)));
+    }
+
+    /** Whether the caller got a signal; such a request should end soon, with EINTR if nothing was done. */
+    public final boolean interrupted() {
+        at(0);
+        return reply != 0 && Native.interrupted(reply);
+    }
+
+    /**
+     * Takes the answer out of this method: it is given later, once, by any thread, also a virtual one. What the method
+     * returns then means nothing. Take what you need of the request before.
+     *
+     * @return the answer that is owed
+     */
+    public final Deferred defer() {
+        at(0);
+        if (reply == 0) {
+            throw new IllegalStateException("a call of a layer cannot be answered later");
+        }
+        Deferred owed = new Deferred(Native.defer(reply), operation(), size());
+        deferred = true;
+        end();
+        return owed;
+    }
+}

@@ -1,0 +1,59 @@
+package io.github.bickfordfs;
+
+import java.io.IOException;
+import java.util.concurrent.locks.LockSupport;
+
+/** What callbacks of one mount reach. */
+abstract class Target {
+    private static final System.Logger LOG = System.getLogger(Target.class.getPackageName());
+
+    private final String name;
+    private volatile Thread guard;
+    private volatile boolean fatal;
+
+    Target(String name) {
+        this.name = name;
+    }
+
+    /** Serves one request: zero, an error number, or {@link Layout#LATER}. */
+    int dispatch(int operation, Call call) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** A pre-call: zero, an error number, or {@link Layout#ANSWERED}. */
+    int pre(int operation, Call call) throws IOException {
+        return 0;
+    }
+
+    /** A post-call: zero or an error number. */
+    int post(int operation, Call call, int result) throws IOException {
+        return result;
+    }
+
+    /** The thread that {@link #isFatal} concerns. */
+    void guardedBy(Thread thread) {
+        guard = thread;
+    }
+
+    /** Whether the virtual machine is in no state to go on serving. */
+    boolean isFatal() {
+        return fatal;
+    }
+
+    /** The error number for whatever a method threw. Nothing leaves this. */
+    int failed(int operation, Throwable e) {
+        try {
+            if (e instanceof VirtualMachineError) {
+                fatal = true;
+                LockSupport.unpark(guard);
+            }
+            if (!Errno.isExpected(e)) {
+                Operation known = Operation.of(operation);
+                LOG.log(System.Logger.Level.ERROR, name + " failed in " + known + "; the caller gets EIO", e);
+            }
+            return e instanceof VirtualMachineError ? Errno.EIO : Errno.of(e);
+        } catch (Throwable again) {
+            return Errno.EIO;
+        }
+    }
+}

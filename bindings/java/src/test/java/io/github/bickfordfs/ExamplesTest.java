@@ -1,0 +1,161 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.bickfordfs.examples.Hello;
+import io.github.bickfordfs.examples.MemoryFs;
+import io.github.bickfordfs.examples.NioFs;
+import io.github.bickfordfs.examples.NullFs;
+import io.github.bickfordfs.examples.UpperCase;
+import java.io.OutputStream;
+import java.nio.file.DirectoryNotEmptyException;
+import java.nio.file.FileSystem;
+import java.nio.file.FileSystems;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileTime;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Instant;
+import java.util.List;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipOutputStream;
+import org.junit.jupiter.api.Test;
+
+class ExamplesTest {
+    private static Set<String> names(Path directory) throws Exception {
+        try (Stream<Path> names = Files.list(directory)) {
+            return names.map(name -> name.getFileName().toString()).collect(Collectors.toCollection(TreeSet::new));
+        }
+    }
+
+    @Test
+    void hello() throws Exception {
+        try (Place place = new Place()) {
+            try (Mount mount = Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT)) {
+                assertTrue(mount.connection() > 0);
+                assertEquals(Set.of("hello"), names(place.mountpoint));
+                assertEquals("Hello, world!\n", Files.readString(place.mountpoint.resolve("hello")));
+                assertThrows(NoSuchFileException.class, () -> Files.size(place.mountpoint.resolve("other")));
+                assertFalse(mount.await(0));
+            }
+            assertFalse(place.isMounted());
+        }
+    }
+
+    @Test
+    void memory() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new MemoryFs(), place.mountpoint, MountOptions.DEFAULT)) {
+            exercise(place.mountpoint);
+            Path link = place.mountpoint.resolve("link");
+            Path file = Files.writeString(place.mountpoint.resolve("linked"), "two names");
+            Files.createLink(link, file);
+            assertEquals(2, Files.getAttribute(link, "unix:nlink"));
+            Files.delete(file);
+            assertEquals("two names", Files.readString(link));
+            Files.setPosixFilePermissions(link, PosixFilePermissions.fromString("rw-r-----"));
+            assertEquals("rw-r-----", PosixFilePermissions.toString(Files.getPosixFilePermissions(link)));
+        }
+    }
+
+    @Test
+    void nullFileSystem() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.javaFuse(new NullFs(), place.source, place.mountpoint, Configuration.DEFAULT,
+                        MountOptions.DEFAULT)) {
+            exercise(place.mountpoint);
+            assertEquals(names(place.source), names(place.mountpoint));
+        }
+    }
+
+    @Test
+    void aDirectoryOfTheDefaultFileSystem() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new NioFs(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            exercise(place.mountpoint);
+            assertEquals(names(place.source), names(place.mountpoint));
+        }
+    }
+
+    /** What every file system that can write must do. */
+    private static void exercise(Path root) throws Exception {
+        Path directory = Files.createDirectory(root.resolve("directory"));
+        byte[] data = new byte[300_000];
+        new Random(42).nextBytes(data);
+        Path file = Files.write(directory.resolve("data"), data);
+        assertEquals(data.length, Files.size(file));
+        assertArrayEquals(data, Files.readAllBytes(file));
+        Files.write(file, new byte[] {1, 2, 3}, StandardOpenOption.APPEND);
+        assertEquals(data.length + 3, Files.size(file));
+        try (var channel = Files.newByteChannel(file, StandardOpenOption.WRITE)) {
+            channel.truncate(1000);
+        }
+        assertEquals(1000, Files.size(file));
+        assertThrows(DirectoryNotEmptyException.class, () -> Files.delete(directory));
+        Path moved = Files.move(file, root.resolve("moved"));
+        assertFalse(Files.exists(file));
+        assertEquals(1000, Files.size(moved));
+        FileTime time = FileTime.from(Instant.parse("2001-02-03T04:05:06Z"));
+        Files.setLastModifiedTime(moved, time);
+        assertEquals(time, Files.getLastModifiedTime(moved));
+        Path symlink = Files.createSymbolicLink(root.resolve("symlink"), Path.of("moved"));
+        assertEquals(Path.of("moved"), Files.readSymbolicLink(symlink));
+        assertEquals(1000, Files.size(symlink));
+        assertEquals(Set.of("directory", "moved", "symlink"), names(root));
+        Files.delete(directory);
+        Files.delete(symlink);
+        for (int i = 0; i < 300; i++) {
+            Files.writeString(root.resolve("file-with-a-rather-long-name-" + i), "x" + i);
+        }
+        assertEquals(301, names(root).size());
+        assertEquals("x299", Files.readString(root.resolve("file-with-a-rather-long-name-299")));
+        for (int i = 0; i < 300; i++) {
+            Files.delete(root.resolve("file-with-a-rather-long-name-" + i));
+        }
+        assertEquals(Set.of("moved"), names(root));
+    }
+
+    @Test
+    void zip() throws Exception {
+        try (Place place = new Place()) {
+            Path archive = place.directory.resolve("archive.zip");
+            byte[] data = new byte[200_000];
+            new Random(7).nextBytes(data);
+            try (OutputStream out = Files.newOutputStream(archive); ZipOutputStream zip = new ZipOutputStream(out)) {
+                zip.putNextEntry(new ZipEntry("folder/data"));
+                zip.write(data);
+                zip.putNextEntry(new ZipEntry("readme"));
+                zip.write("read me".getBytes());
+            }
+            try (FileSystem zip = FileSystems.newFileSystem(archive);
+                    Mount _ = Mount.paths(new NioFs(zip.getPath("/")), place.mountpoint, MountOptions.DEFAULT)) {
+                assertEquals(Set.of("folder", "readme"), names(place.mountpoint));
+                assertEquals("read me", Files.readString(place.mountpoint.resolve("readme")));
+                assertArrayEquals(data, Files.readAllBytes(place.mountpoint.resolve("folder/data")));
+                assertTrue(Files.isDirectory(place.mountpoint.resolve("folder")));
+            }
+        }
+    }
+
+    @Test
+    void upperCase() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.javaFuse(new UpperCase(), place.source, place.mountpoint, Configuration.DEFAULT,
+                        MountOptions.DEFAULT)) {
+            Files.writeString(place.mountpoint.resolve("file"), "upper Case 1");
+            assertEquals("UPPER CASE 1", Files.readString(place.source.resolve("file")));
+            assertEquals(List.of("file"), List.copyOf(names(place.source)));
+        }
+    }
+}

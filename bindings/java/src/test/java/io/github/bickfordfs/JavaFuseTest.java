@@ -1,0 +1,263 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.EnumSet;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import org.junit.jupiter.api.Test;
+
+class JavaFuseTest {
+    private static Mount mount(JavaFuse fs, Place place, Configuration configuration) throws IOException {
+        // The calls must be seen, so the kernel may not answer by itself.
+        return Mount.javaFuse(fs, place.source, place.mountpoint, configuration,
+                MountOptions.DEFAULT.withOptions("preset=base"));
+    }
+
+    @Test
+    void whatIsNotOverriddenDoesNotEnterJava() {
+        class Some extends JavaFuse {
+            @Override
+            protected void preLookup(Call call) {}
+
+            @Override
+            protected void postCopyFileRange(Call call) {}
+        }
+
+        class More extends Some {
+            @Override
+            protected void preWrite(Call call) {}
+        }
+
+        Native.LayerSpec layer = new JavaFuseTarget(new More(), Configuration.DEFAULT).layer(0);
+        assertEquals(1L << 1 | 1L << 16, layer.pre());
+        assertEquals(1L << 47, layer.post());
+        Configuration off = new Configuration(DataMode.NONE, EnumSet.of(Operation.WRITE), Operation.all(), Set.of());
+        layer = new JavaFuseTarget(new More(), off).layer(0);
+        assertEquals(1L << 16, layer.pre());
+        assertEquals(0, layer.post());
+        assertTrue(layer.metadataOnly());
+    }
+
+    @Test
+    void parametersAreChangedBeforeTheSystemCall() throws Exception {
+        class Renaming extends JavaFuse {
+            @Override
+            protected void preLookup(Call call) {
+                change(call);
+            }
+
+            @Override
+            protected void preCreate(Call call) {
+                call.mode(call.mode() & ~0077);
+                change(call);
+            }
+
+            @Override
+            protected void preSymlink(Call call) {
+                call.otherName("target-of-" + call.name());
+            }
+
+            private void change(Call call) {
+                if (call.name().startsWith("above")) {
+                    call.name("below" + call.name().substring(5));
+                }
+            }
+        }
+
+        try (Place place = new Place(); Mount _ = mount(new Renaming(), place, Configuration.DEFAULT)) {
+            Files.writeString(place.mountpoint.resolve("above1"), "content");
+            Path below = place.source.resolve("below1");
+            assertEquals("content", Files.readString(below));
+            assertEquals(0600, (int) Files.getAttribute(below, "unix:mode") & 0777);
+            assertEquals("content", Files.readString(place.mountpoint.resolve("above1")));
+            Files.createSymbolicLink(place.mountpoint.resolve("link"), Path.of("x"));
+            assertEquals(Path.of("target-of-link"), Files.readSymbolicLink(place.source.resolve("link")));
+        }
+    }
+
+    @Test
+    void resultAndParametersReachThePostCall() throws Exception {
+        ConcurrentLinkedQueue<String> seen = new ConcurrentLinkedQueue<>();
+
+        class Watching extends JavaFuse {
+            @Override
+            protected void postLookup(Call call) {
+                seen.add(call.name() + " " + Errno.name(call.result()) + " " + (call.answerNode() != 0));
+                if (call.name().equals("hidden")) {
+                    call.result(Errno.ENOENT);
+                }
+                if (call.name().equals("denied")) {
+                    call.result(Errno.EACCES);
+                }
+            }
+
+            @Override
+            protected void postGetattr(Call call) {
+                if (call.result() == 0 && !call.answerAttr().isDirectory()) {
+                    call.answerSize(call.answerSize() * 2);
+                    call.answerMode(call.answerMode() & ~0222);
+                }
+            }
+        }
+
+        try (Place place = new Place(); Mount _ = mount(new Watching(), place, Configuration.DEFAULT)) {
+            Files.writeString(place.source.resolve("hidden"), "x");
+            Files.writeString(place.source.resolve("shown"), "12345");
+            assertThrows(NoSuchFileException.class, () -> Files.size(place.mountpoint.resolve("hidden")));
+            assertThrows(NoSuchFileException.class, () -> Files.size(place.mountpoint.resolve("missing")));
+            assertThrows(java.nio.file.AccessDeniedException.class,
+                    () -> Files.size(place.mountpoint.resolve("denied")));
+            assertTrue(seen.contains("hidden errno 0 true"), seen.toString());
+            assertTrue(seen.stream().anyMatch(line -> line.startsWith("missing ")), seen.toString());
+            try (var open = Files.newByteChannel(place.mountpoint.resolve("shown"))) {
+                // fstat(2) after the attributes of the lookup are over.
+                place.until("the changed size", () -> open.size() == 10);
+            }
+        }
+    }
+
+    @Test
+    void eitherCallMayAnswerInstead() throws Exception {
+        class Answering extends JavaFuse {
+            @Override
+            protected void preReadlink(Call call) {
+                call.answerData("from the pre-call".getBytes(StandardCharsets.UTF_8));
+                call.answered();
+            }
+
+            @Override
+            protected void preUnlink(Call call) throws FuseException {
+                call.fail(Errno.EPERM);
+            }
+
+            @Override
+            protected void postStatfs(Call call) {
+                call.answer(new StatFs(4096, 1000, 500, 400, 100, 50, 99));
+            }
+
+            @Override
+            protected void postMkdir(Call call) {
+                assertEquals(Errno.ENOSYS, call.result());
+                call.result(Errno.EROFS);
+            }
+        }
+
+        Set<Operation> calls = EnumSet.complementOf(EnumSet.of(Operation.MKDIR));
+        Configuration configuration =
+                new Configuration(DataMode.SHARED, Operation.all(), calls, Operation.all());
+        try (Place place = new Place(); Mount _ = mount(new Answering(), place, configuration)) {
+            Files.createSymbolicLink(place.source.resolve("link"), Path.of("x"));
+            Path link = place.mountpoint.resolve("link");
+            assertEquals(Path.of("from the pre-call"), Files.readSymbolicLink(link));
+            String message = assertThrows(FileSystemException.class, () -> Files.delete(link)).getMessage();
+            assertTrue(message.contains("not permitted"), message);
+            assertEquals(4096 * 1000L, Files.getFileStore(place.mountpoint).getTotalSpace());
+            message = assertThrows(FileSystemException.class,
+                    () -> Files.createDirectory(place.mountpoint.resolve("new"))).getMessage();
+            assertTrue(message.contains("Read-only"), message);
+            assertFalse(Files.exists(place.source.resolve("new")));
+        }
+    }
+
+    /** Turns data around on their way: bytes are inverted below. */
+    private static final class Inverting extends JavaFuse {
+        private final DataMode mode;
+
+        Inverting(DataMode mode) {
+            this.mode = mode;
+        }
+
+        private static void invert(MemorySegment from, MemorySegment to) {
+            for (long i = 0; i < from.byteSize(); i++) {
+                to.set(ValueLayout.JAVA_BYTE, i, (byte) ~from.get(ValueLayout.JAVA_BYTE, i));
+            }
+        }
+
+        private static void invert(Call call) {
+            for (int i = 0; i < call.arrayLength(); i++) {
+                call.array()[i] = (byte) ~call.array()[i];
+            }
+            call.arrayChanged();
+        }
+
+        @Override
+        protected void preWrite(Call call) {
+            switch (mode) {
+                case COPIED -> invert(call);
+                case SHARED -> invert(call.data(), call.replaceData(call.size()));
+                case NONE -> assertEquals(0, call.data().byteSize());
+            }
+        }
+
+        @Override
+        protected void postRead(Call call) {
+            switch (mode) {
+                case COPIED -> invert(call);
+                case SHARED -> invert(call.answerData(), call.answerData());
+                case NONE -> assertEquals(0, call.answerData().byteSize());
+            }
+        }
+    }
+
+    @Test
+    void dataAreSeenInEachMode() throws Exception {
+        byte[] data = new byte[150_000];
+        new java.util.Random(1).nextBytes(data);
+        byte[] inverted = data.clone();
+        for (int i = 0; i < inverted.length; i++) {
+            inverted[i] = (byte) ~inverted[i];
+        }
+        for (DataMode mode : DataMode.values()) {
+            try (Place place = new Place();
+                    Mount _ = mount(new Inverting(mode), place, Configuration.DEFAULT.withData(mode))) {
+                Path above = place.mountpoint.resolve("file");
+                Files.write(above, data);
+                byte[] below = Files.readAllBytes(place.source.resolve("file"));
+                org.junit.jupiter.api.Assertions.assertArrayEquals(mode == DataMode.NONE ? data : inverted, below);
+                Path other = place.source.resolve("other");
+                Files.write(other, inverted);
+                org.junit.jupiter.api.Assertions.assertArrayEquals(
+                        mode == DataMode.NONE ? inverted : data, Files.readAllBytes(place.mountpoint.resolve("other")));
+            }
+        }
+    }
+
+    @Test
+    void anExceptionIsAnErrorAndTheMountGoesOn() throws Exception {
+        class Failing extends JavaFuse {
+            @Override
+            protected void preMkdir(Call call) throws IOException {
+                switch (call.name()) {
+                    case "defect" -> throw new IllegalStateException("a defect of the file system");
+                    case "exists" -> throw new java.nio.file.FileAlreadyExistsException("exists");
+                    case "assertion" -> throw new AssertionError("an assertion of the file system");
+                    default -> { }
+                }
+            }
+        }
+
+        try (Place place = new Place(); Mount _ = mount(new Failing(), place, Configuration.DEFAULT)) {
+            for (String name : new String[] {"defect", "assertion"}) {
+                String message = assertThrows(FileSystemException.class,
+                        () -> Files.createDirectory(place.mountpoint.resolve(name))).getMessage();
+                assertTrue(message.contains("Input/output error"), message);
+            }
+            assertThrows(java.nio.file.FileAlreadyExistsException.class,
+                    () -> Files.createDirectory(place.mountpoint.resolve("exists")));
+            Files.createDirectory(place.mountpoint.resolve("fine"));
+            assertTrue(Files.isDirectory(place.source.resolve("fine")));
+        }
+    }
+}

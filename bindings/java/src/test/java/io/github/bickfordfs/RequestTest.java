@@ -1,0 +1,198 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+
+class RequestTest {
+    private static final byte[] TEXT = "answered later".getBytes(StandardCharsets.UTF_8);
+
+    /** One file; subclasses say how it is read. */
+    private abstract static class OneFile implements InodeFileSystem {
+        @Override
+        public Entry lookup(Request request) throws IOException {
+            if (!request.name().equals("file")) {
+                throw new FuseException(Errno.ENOENT);
+            }
+            return Entry.of(2, Attr.file(2, 0644, TEXT.length), Entry.SECOND);
+        }
+
+        @Override
+        public Attributes getattr(Request request) {
+            return new Attributes(
+                    request.node() == ROOT ? Attr.directory(ROOT, 0755) : Attr.file(2, 0644, TEXT.length),
+                    Entry.SECOND);
+        }
+
+        @Override
+        public Opened open(Request request) {
+            return new Opened(7, Opened.DIRECT_IO);
+        }
+    }
+
+    @Test
+    void answersComeLaterFromVirtualThreads() throws Exception {
+        BlockingQueue<Throwable> second = new LinkedBlockingQueue<>();
+
+        class Later extends OneFile {
+            @Override
+            public int read(Request request, MemorySegment into) {
+                long offset = request.offset();
+                Deferred owed = request.defer();
+                Thread.ofVirtual().start(() -> {
+                    MemorySegment buffer = owed.buffer();
+                    int length = (int) Math.max(0, Math.min(TEXT.length - offset, buffer.byteSize()));
+                    MemorySegment.copy(TEXT, (int) Math.min(TEXT.length, offset), buffer, ValueLayout.JAVA_BYTE, 0,
+                            length);
+                    owed.complete(length);
+                    second.add(assertThrows(IllegalStateException.class, () -> owed.fail(Errno.EIO)));
+                    second.add(assertThrows(IllegalStateException.class, () -> buffer.get(ValueLayout.JAVA_BYTE, 0)));
+                });
+                return -1;
+            }
+
+            @Override
+            public void unlink(Request request) {
+                Deferred owed = request.defer();
+                Thread.ofVirtual().start(() -> owed.fail(new java.nio.file.AccessDeniedException("file")));
+            }
+        }
+
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new Later(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            assertEquals("answered later", Files.readString(file));
+            assertInstanceOf(IllegalStateException.class, second.take());
+            assertInstanceOf(IllegalStateException.class, second.take());
+            assertThrows(java.nio.file.AccessDeniedException.class, () -> Files.delete(file));
+        }
+    }
+
+    @Test
+    void whatIsOverIsAnExceptionAndNotACrash() throws Exception {
+        AtomicReference<Request> request = new AtomicReference<>();
+        AtomicReference<MemorySegment> buffer = new AtomicReference<>();
+        AtomicReference<MemorySegment> data = new AtomicReference<>();
+
+        class Leaking extends OneFile {
+            @Override
+            public int read(Request leaked, MemorySegment into) {
+                request.set(leaked);
+                buffer.set(into);
+                return 0;
+            }
+
+            @Override
+            public int write(Request request) {
+                data.set(request.data());
+                assertThrows(IllegalArgumentException.class, () -> writeInto(request.data()));
+                return (int) request.data().byteSize();
+            }
+
+            private void writeInto(MemorySegment readOnly) {
+                readOnly.set(ValueLayout.JAVA_BYTE, 0, (byte) 0);
+            }
+        }
+
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new Leaking(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            assertEquals("", Files.readString(file));
+            assertNotNull(buffer.get());
+            assertOver(buffer.get());
+            try (var out = Files.newByteChannel(file, java.nio.file.StandardOpenOption.WRITE)) {
+                assertEquals(3, out.write(java.nio.ByteBuffer.wrap(new byte[3])));
+            }
+            assertOver(data.get());
+        }
+        assertThrows(IllegalStateException.class, request.get()::node);
+    }
+
+    /** Its thread has closed it, and no other may use it. */
+    private static void assertOver(MemorySegment segment) {
+        assertFalse(segment.scope().isAlive());
+        assertThrows(WrongThreadException.class, () -> segment.get(ValueLayout.JAVA_BYTE, 0));
+    }
+
+    @Test
+    void anAnswerThatIsTooLongIsAnError() throws Exception {
+        class TooLong extends OneFile {
+            @Override
+            public int read(Request request, MemorySegment into) {
+                return (int) into.byteSize() + 1;
+            }
+
+            @Override
+            public byte[] getxattr(Request request) {
+                return new byte[100];
+            }
+        }
+
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new TooLong(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            assertThrows(IOException.class, () -> Files.readString(file));
+            assertEquals(100, Files.getFileAttributeView(file, java.nio.file.attribute.UserDefinedFileAttributeView.class)
+                    .size("any"));
+        }
+    }
+
+    @Test
+    void cachedAttributesAreDroppedByANotification() throws Exception {
+        AtomicReference<Long> size = new AtomicReference<>(1L);
+
+        class Growing extends OneFile {
+            @Override
+            public Entry lookup(Request request) throws IOException {
+                return Entry.of(2, Attr.file(2, 0644, size.get()), 3600 * Entry.SECOND);
+            }
+
+            @Override
+            public Attributes getattr(Request request) {
+                return request.node() == ROOT
+                        ? super.getattr(request)
+                        : new Attributes(Attr.file(2, 0644, size.get()), 3600 * Entry.SECOND);
+            }
+        }
+
+        try (Place place = new Place();
+                Mount mount = Mount.inodes(new Growing(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            assertEquals(1, Files.size(file));
+            size.set(2L);
+            assertEquals(1, Files.size(file), "the kernel remembers");
+            mount.invalidate(2, 0, 0);
+            mount.invalidate(InodeFileSystem.ROOT, "file");
+            mount.flushNotifications();
+            assertEquals(2, Files.size(file));
+        }
+    }
+
+    @Test
+    void whatCannotBeMountedSaysWhy() throws Exception {
+        try (Place place = new Place()) {
+            var missing = place.directory.resolve("missing");
+            String message = assertThrows(IOException.class,
+                    () -> Mount.inodes(new OneFile() {}, missing, MountOptions.DEFAULT)).getMessage();
+            assertTrue(message.contains("missing") && message.contains("does not exist"), message);
+            message = assertThrows(IOException.class, () -> Mount.inodes(new OneFile() {}, place.mountpoint,
+                    MountOptions.DEFAULT.withOptions("colour=blue"))).getMessage();
+            assertTrue(message.contains("colour"), message);
+            assertThrows(FileSystemException.class, () -> Files.delete(missing));
+        }
+    }
+}

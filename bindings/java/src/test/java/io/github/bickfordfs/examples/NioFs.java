@@ -1,0 +1,227 @@
+package io.github.bickfordfs.examples;
+
+import io.github.bickfordfs.Attr;
+import io.github.bickfordfs.Errno;
+import io.github.bickfordfs.FuseException;
+import io.github.bickfordfs.Mount;
+import io.github.bickfordfs.MountOptions;
+import io.github.bickfordfs.PathFileSystem;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.channels.SeekableByteChannel;
+import java.nio.file.DirectoryStream;
+import java.nio.file.FileSystem;
+import java.nio.file.FileSystems;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.OpenOption;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributeView;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.nio.file.attribute.FileTime;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** A directory of any java.nio.file.FileSystem, served as a mount: {@code NioFs ZIP-FILE MOUNTPOINT}. */
+public final class NioFs implements PathFileSystem {
+    private static final int O_ACCMODE = 3, O_WRONLY = 1, O_RDWR = 2, O_EXCL = 0200, O_TRUNC = 01000;
+
+    private final Path root;
+    private final boolean writable;
+    private final Map<Long, SeekableByteChannel> open = new ConcurrentHashMap<>();
+    private final AtomicLong next = new AtomicLong();
+
+    /** Serves what is below {@code root}. */
+    public NioFs(Path root) {
+        this.root = root;
+        this.writable = !root.getFileSystem().isReadOnly();
+    }
+
+    private Path at(String path) {
+        return path.equals("/") ? root : root.resolve(path.substring(1));
+    }
+
+    @Override
+    public Attr getattr(String path) throws IOException {
+        BasicFileAttributes a =
+                Files.readAttributes(at(path), BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+        Instant modified = a.lastModifiedTime().toInstant();
+        Attr attr;
+        if (a.isDirectory()) {
+            attr = Attr.directory(0, writable ? 0755 : 0555);
+        } else if (a.isSymbolicLink()) {
+            attr = Attr.file(0, 0, a.size());
+            attr = new Attr(0, Attr.S_IFLNK | 0777, 1, 0, 0, 0, a.size(), 0, modified, modified, modified);
+        } else {
+            attr = Attr.file(0, writable ? 0644 : 0444, a.size());
+        }
+        return attr.withTimes(a.lastAccessTime().toInstant(), modified, modified);
+    }
+
+    @Override
+    public Attr getattr(String path, long handle) throws IOException {
+        SeekableByteChannel channel = open.get(handle);
+        if (channel == null || Files.exists(at(path), LinkOption.NOFOLLOW_LINKS)) {
+            return getattr(path);
+        }
+        return Attr.file(0, 0644, channel.size());
+    }
+
+    @Override
+    public List<Item> readdir(String path) throws IOException {
+        List<Item> items = new ArrayList<>();
+        try (DirectoryStream<Path> names = Files.newDirectoryStream(at(path))) {
+            for (Path name : names) {
+                String text = name.getFileName().toString();
+                items.add(new Item(text.endsWith("/") ? text.substring(0, text.length() - 1) : text, 0));
+            }
+        }
+        return items;
+    }
+
+    @Override
+    public String readlink(String path) throws IOException {
+        return Files.readSymbolicLink(at(path)).toString();
+    }
+
+    private long open(Path path, Set<OpenOption> options) throws IOException {
+        long handle = next.incrementAndGet();
+        open.put(handle, Files.newByteChannel(path, options));
+        return handle;
+    }
+
+    @Override
+    public long open(String path, int flags) throws IOException {
+        Set<OpenOption> options = new java.util.HashSet<>();
+        int access = flags & O_ACCMODE;
+        if (access != O_WRONLY) {
+            options.add(StandardOpenOption.READ);
+        }
+        if (access != 0) {
+            options.add(StandardOpenOption.WRITE);
+        }
+        if ((flags & O_TRUNC) != 0) {
+            options.add(StandardOpenOption.TRUNCATE_EXISTING);
+        }
+        return open(at(path), options);
+    }
+
+    @Override
+    public long create(String path, int mode, int flags) throws IOException {
+        Set<OpenOption> options = new java.util.HashSet<>(EnumSet.of(StandardOpenOption.WRITE));
+        options.add((flags & O_EXCL) != 0 ? StandardOpenOption.CREATE_NEW : StandardOpenOption.CREATE);
+        if ((flags & O_ACCMODE) == O_RDWR) {
+            options.add(StandardOpenOption.READ);
+        }
+        return open(at(path), options);
+    }
+
+    private SeekableByteChannel channel(long handle) throws IOException {
+        SeekableByteChannel channel = open.get(handle);
+        if (channel == null) {
+            throw new FuseException(Errno.EBADF);
+        }
+        return channel;
+    }
+
+    @Override
+    public int read(String path, long handle, MemorySegment into, long offset) throws IOException {
+        SeekableByteChannel channel = channel(handle);
+        ByteBuffer buffer = into.asByteBuffer();
+        synchronized (channel) {
+            channel.position(offset);
+            while (buffer.hasRemaining() && channel.read(buffer) >= 0) {
+                // Until it is full, or the file ends.
+            }
+        }
+        return buffer.position();
+    }
+
+    @Override
+    public int write(String path, long handle, MemorySegment data, long offset) throws IOException {
+        SeekableByteChannel channel = channel(handle);
+        ByteBuffer buffer = data.asByteBuffer();
+        synchronized (channel) {
+            channel.position(offset);
+            while (buffer.hasRemaining()) {
+                channel.write(buffer);
+            }
+        }
+        return buffer.position();
+    }
+
+    @Override
+    public void release(String path, long handle) throws IOException {
+        SeekableByteChannel channel = open.remove(handle);
+        if (channel != null) {
+            channel.close();
+        }
+    }
+
+    @Override
+    public void truncate(String path, long size) throws IOException {
+        try (SeekableByteChannel channel = Files.newByteChannel(at(path), StandardOpenOption.WRITE)) {
+            if (size < channel.size()) {
+                channel.truncate(size);
+            } else if (size > channel.size()) {
+                channel.position(size - 1).write(ByteBuffer.allocate(1));
+            }
+        }
+    }
+
+    @Override
+    public void setTimes(String path, Instant accessed, Instant modified) throws IOException {
+        Files.getFileAttributeView(at(path), BasicFileAttributeView.class, LinkOption.NOFOLLOW_LINKS).setTimes(
+                modified == null ? null : FileTime.from(modified), accessed == null ? null : FileTime.from(accessed),
+                null);
+    }
+
+    @Override
+    public void mkdir(String path, int mode) throws IOException {
+        Files.createDirectory(at(path));
+    }
+
+    @Override
+    public void unlink(String path) throws IOException {
+        if (Files.isDirectory(at(path), LinkOption.NOFOLLOW_LINKS)) {
+            throw new FuseException(Errno.EISDIR);
+        }
+        Files.delete(at(path));
+    }
+
+    @Override
+    public void rmdir(String path) throws IOException {
+        Files.delete(at(path));
+    }
+
+    @Override
+    public void symlink(String path, String target) throws IOException {
+        Files.createSymbolicLink(at(path), root.getFileSystem().getPath(target));
+    }
+
+    @Override
+    public void rename(String path, String newPath, int flags) throws IOException {
+        if (flags != 0) {
+            throw new FuseException(Errno.EINVAL);
+        }
+        Files.move(at(path), at(newPath), StandardCopyOption.REPLACE_EXISTING);
+    }
+
+    /** Mounts a zip file, or anything else that the Java platform has a file system for. */
+    public static void main(String[] args) throws IOException {
+        try (FileSystem zip = FileSystems.newFileSystem(Path.of(args[0]));
+                Mount mount = Mount.paths(
+                        new NioFs(zip.getPath("/")), Path.of(args[1]), MountOptions.DEFAULT.plus("fsname=zip"))) {
+            mount.await();
+        }
+    }
+}
