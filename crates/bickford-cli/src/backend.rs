@@ -1,0 +1,245 @@
+//! What is mounted: the pass-through file system with a named configuration.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bickford::FileSystem;
+use bickford::transport::TransportChoice;
+use bickford::{MountOptions, MountedSession, Session, SessionConfig, Workers};
+use bickford_layers::{LayerSpec, Summary};
+use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
+use clap::ValueEnum;
+
+use crate::cli::Failure;
+
+/// The configurations by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PresetName {
+    /// As a plain file system is written: one thread, 4 KiB requests, no caches beyond one second
+    Base,
+    /// Write-back cache, 128 KiB requests, many threads, splice
+    Opt,
+    /// The best this kernel offers, for a SOURCE that nobody else changes
+    Fast,
+}
+
+impl PresetName {
+    fn preset(self) -> Preset {
+        match self {
+            Self::Base => Preset::Base,
+            Self::Opt => Preset::Opt,
+            Self::Fast => Preset::Fast,
+        }
+    }
+}
+
+/// How requests come in, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportName {
+    /// io_uring where the kernel has it, else /dev/fuse
+    Auto,
+    /// Reads and writes of /dev/fuse
+    Dev,
+    /// io_uring, or nothing
+    Uring,
+}
+
+impl TransportName {
+    fn choice(self) -> TransportChoice {
+        match self {
+            Self::Auto => TransportChoice::Auto,
+            Self::Dev => TransportChoice::DevFuse,
+            Self::Uring => TransportChoice::IoUring,
+        }
+    }
+}
+
+/// How data of open files travel, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IoName {
+    /// The best that this kernel and these privileges allow
+    Auto,
+    /// The kernel reads and writes the lower file itself
+    Passthrough,
+    /// Through the page cache and the daemon; opening and closing cost no request
+    Cached,
+    /// Through the daemon without the page cache
+    Direct,
+    /// Through the page cache and the daemon; each open and close is a request
+    Plain,
+}
+
+impl IoName {
+    fn mode(self) -> IoMode {
+        match self {
+            Self::Auto => IoMode::Auto,
+            Self::Passthrough => IoMode::Passthrough,
+            Self::Cached => IoMode::Cached,
+            Self::Direct => IoMode::Direct,
+            Self::Plain => IoMode::Plain,
+        }
+    }
+}
+
+/// Who changes SOURCE beside the mount, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LowerName {
+    /// Nobody: everything is cached for good
+    Exclusive,
+    /// Others: everything is cached for good, and dropped when fanotify tells of a change
+    Watch,
+}
+
+impl LowerName {
+    fn lower(self) -> Lower {
+        match self {
+            Self::Exclusive => Lower::Exclusive,
+            Self::Watch => Lower::Watch,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// What is chosen on the command line; what is `None` is the preset's choice.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Choices {
+    /// Configuration
+    #[arg(long, value_enum, default_value_t = PresetName::Fast)]
+    pub(crate) preset: PresetName,
+
+    /// How requests come in; by default auto for the preset fast, and dev for the others
+    #[arg(long, value_enum)]
+    pub(crate) transport: Option<TransportName>,
+
+    /// How data of open files travel; by default auto for the preset fast, and plain for the others
+    #[arg(long, value_enum)]
+    pub(crate) io: Option<IoName>,
+
+    /// Who changes SOURCE beside the mount; by default exclusive for the preset fast, while the
+    /// others cache for a second
+    #[arg(long, value_enum)]
+    pub(crate) lower: Option<LowerName>,
+
+    /// A layer over SOURCE, such as 'log:format=json'; may be given again, the first is outermost
+    ///
+    /// 'bickford layers' lists them with their options.
+    #[arg(long = "layer", value_name = "NAME[:OPTION=VALUE,...]")]
+    pub(crate) layers: Vec<LayerSpec>,
+
+    /// Most threads that handle requests over /dev/fuse
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<NonZeroUsize>,
+}
+
+/// SOURCE, open and not yet mounted.
+pub(crate) struct Backend {
+    source: PathBuf,
+    stackfs: Arc<StackFs>,
+    /// With the layers over it.
+    served: Box<dyn FileSystem>,
+    layers: Summary,
+    preset: Preset,
+    choices: Choices,
+}
+
+/// What serves the mount.
+pub(crate) struct Serving {
+    pub(crate) session: MountedSession,
+    pub(crate) watch: Option<LowerWatch>,
+    pub(crate) layers: Summary,
+}
+
+impl Backend {
+    pub(crate) fn open(source: &Path, choices: &Choices) -> Result<Self, Failure> {
+        let preset = choices.preset.preset();
+        let mut settings = preset.settings();
+        if let Some(io) = choices.io {
+            settings.io = io.mode();
+        }
+        if let Some(lower) = choices.lower {
+            settings = settings.lower(lower.lower());
+        }
+        let stackfs = StackFs::builder(source).settings(settings).build();
+        let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
+        let stackfs = Arc::new(stackfs);
+        let (served, layers) =
+            bickford_layers::build(&choices.layers, Box::new(Arc::clone(&stackfs)))
+                .map_err(|error| Failure::new(error.to_string()))?;
+        Ok(Self {
+            source: source.to_owned(),
+            stackfs,
+            served,
+            layers,
+            preset,
+            choices: choices.clone(),
+        })
+    }
+
+    fn config(&self, single_threaded: bool) -> SessionConfig {
+        let workers = match self.choices.workers {
+            _ if single_threaded => Workers::SINGLE,
+            Some(most) => Workers::up_to(most.get()),
+            None if self.preset.single_threaded() => Workers::SINGLE,
+            None => Workers::default(),
+        };
+        let transport = match self.choices.transport {
+            Some(transport) => transport.choice(),
+            // One thread, or the transport of the literature.
+            None if single_threaded || self.preset != Preset::Fast => TransportChoice::DevFuse,
+            None => TransportChoice::Auto,
+        };
+        SessionConfig::default()
+            .workers(workers)
+            .transport(transport)
+    }
+
+    /// Mounts and serves it.
+    pub(crate) fn mount(
+        self,
+        mountpoint: &Path,
+        options: &MountOptions,
+        single_threaded: bool,
+    ) -> Result<Serving, Failure> {
+        let config = self.config(single_threaded);
+        let fail = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
+        let lower = self.lower_in_force();
+        let session = Session::mount(self.served, mountpoint, options, config)
+            .map_err(|error| fail(&error))?;
+        let watch = self.stackfs.watch_lower(session.server());
+        let watch = watch.map_err(|error| fail(&error))?;
+        // Said once it answers; the session has said before what it negotiated.
+        tracing::info!(
+            source = %self.source.display(),
+            mountpoint = %mountpoint.display(),
+            preset = self.preset.name(),
+            io = self.stackfs.io_mode().name(),
+            lower,
+            inodes = self.stackfs.identity(),
+            "mounted"
+        );
+        for line in self.layers.lines().chain(self.layers.turned_off()) {
+            tracing::info!("layer {line}");
+        }
+        Ok(Serving {
+            session,
+            watch,
+            layers: self.layers,
+        })
+    }
+
+    fn lower_in_force(&self) -> &'static str {
+        let settings = self.stackfs.settings();
+        match (settings.exclusive, self.stackfs.is_watched()) {
+            (true, _) => LowerName::Exclusive.name(),
+            (_, true) => LowerName::Watch.name(),
+            _ => "shared",
+        }
+    }
+}

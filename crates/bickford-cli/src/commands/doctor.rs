@@ -1,0 +1,124 @@
+//! `bickford doctor`: what this machine offers, what is missing, how to get it.
+
+mod directory;
+mod kernel;
+mod limits;
+mod mounting;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::cli::Failure;
+
+/// Tell what this machine offers to FUSE file systems, what is missing, and how to get it.
+///
+/// Ends with status 1 if nothing can be mounted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// A directory to be passed through: tell also about the file system it is on
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: Option<PathBuf>,
+}
+
+/// How well it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// Works.
+    Works,
+    /// Works, with something left out.
+    Limited,
+    /// Does not work; other ways are there.
+    Missing,
+    /// Does not work, and nothing can be mounted without it.
+    Needed,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Works => "ok",
+            Self::Limited => "limited",
+            Self::Missing => "missing",
+            Self::Needed => "NEEDED",
+        })
+    }
+}
+
+/// One thing looked at.
+#[derive(Debug)]
+struct Finding {
+    name: &'static str,
+    status: Status,
+    text: String,
+    /// What to do about it.
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn new(name: &'static str, status: Status, text: impl Into<String>) -> Self {
+        Self {
+            name,
+            status,
+            text: text.into(),
+            advice: None,
+        }
+    }
+
+    fn works(name: &'static str, text: impl Into<String>) -> Self {
+        Self::new(name, Status::Works, text)
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let mut findings = mounting::look();
+    findings.extend(kernel::look());
+    findings.extend(limits::look());
+    if let Some(directory) = &arguments.directory {
+        findings.extend(directory::look(directory)?);
+    }
+    let report = findings.iter().map(render).collect::<String>();
+    io::stdout()
+        .write_all(report.as_bytes())
+        .map_err(|error| Failure::new(format!("write the report: {error}")))?;
+    let needed = findings
+        .iter()
+        .any(|finding| finding.status == Status::Needed);
+    Ok(if needed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn render(finding: &Finding) -> String {
+    let Finding {
+        name,
+        status,
+        text,
+        advice,
+    } = finding;
+    let mut lines = format!("{name:<22}{status:<9}{text}\n");
+    if let Some(advice) = advice {
+        lines.push_str(&format!("{:<31}-> {advice}\n", ""));
+    }
+    lines
+}
+
+/// Whether this process has a capability in effect.
+fn capable(capability: rustix::thread::CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// The content of a one-line file of /proc or /sys.
+fn setting(path: &str) -> Option<String> {
+    std::fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
+}

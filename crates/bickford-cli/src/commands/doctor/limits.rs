@@ -1,0 +1,74 @@
+//! Limits of this process and of the system that a FUSE server meets.
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
+
+use super::{Finding, Status, capable, setting};
+
+/// Below this many descriptors a server of many open files meets the limit early.
+const FEW_DESCRIPTORS: u64 = 4096;
+
+pub(super) fn look() -> Vec<Finding> {
+    let mut findings = vec![descriptors(), locked_memory(), pipes()];
+    findings.extend(request_size());
+    findings.push(library());
+    findings
+}
+
+fn shown(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
+}
+
+fn descriptors() -> Finding {
+    let limit = getrlimit(Resource::Nofile);
+    let text = format!(
+        "{} of at most {}",
+        shown(limit.current),
+        shown(limit.maximum)
+    );
+    if limit.maximum.is_some_and(|most| most < FEW_DESCRIPTORS) {
+        Finding::new("open files", Status::Limited, text)
+            .advise("raise the hard limit: ulimit -Hn, LimitNOFILE= of the service")
+    } else {
+        Finding::works("open files", text)
+    }
+}
+
+fn locked_memory() -> Finding {
+    let limit = getrlimit(Resource::Memlock);
+    Finding::works("locked memory", format!("{} bytes", shown(limit.current)))
+}
+
+fn pipes() -> Finding {
+    let most = setting("/proc/sys/fs/pipe-max-size").unwrap_or_else(|| "unknown".to_owned());
+    if capable(CapabilitySet::SYS_RESOURCE) {
+        Finding::works("pipes for splice", "any size (CAP_SYS_RESOURCE)")
+    } else {
+        Finding::works("pipes for splice", format!("up to {most} bytes"))
+    }
+}
+
+/// What this library bounds by itself.
+fn library() -> Finding {
+    let server = bickford::dispatch::ServerConfig::default();
+    let text = format!(
+        "{} requests in flight, {} notifications queued, {} KiB a request, {} threads by default",
+        server.max_in_flight,
+        bickford::notify::QUEUE_MAX,
+        bickford::filesystem::MAX_WRITE / 1024,
+        bickford::Workers::default().max,
+    );
+    Finding::works("bounds of a session", text)
+}
+
+/// Documentation/admin-guide/sysctl/fs.rst: since 6.13.
+fn request_size() -> Option<Finding> {
+    let pages = setting("/proc/sys/fs/fuse/max_pages_limit")?
+        .parse::<u64>()
+        .ok()?;
+    let bytes = pages.saturating_mul(rustix::param::page_size() as u64);
+    Some(Finding::works(
+        "request size",
+        format!("up to {} KiB (fs.fuse.max_pages_limit)", bytes / 1024),
+    ))
+}

@@ -1,0 +1,261 @@
+//! `bickford mount`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bickford::MountedSession;
+use bickford::mount::{
+    MountGuard, MountOptions, OptionError, Unmount, Via, split_options, unknown,
+};
+use bickford::trace::Snapshot;
+use bickford_layers::Summary;
+use bickford_stackfs::LowerWatch;
+use clap::CommandFactory;
+
+use crate::argv;
+use crate::backend::{Backend, Choices, Serving};
+use crate::cli::{Cli, Failure};
+use crate::commands::stat;
+use crate::daemon::{self, Background};
+use crate::logging::Log;
+use crate::notify::notify;
+use crate::signals::Signals;
+
+/// The type shown in /proc/mounts is `fuse.` and this.
+const SUBTYPE: &str = "bickford";
+
+/// Mount a directory through FUSE.
+///
+/// Returns when the mount answers, with status 0, or with the reason why it does not. SOURCE is opened
+/// before it is mounted: MOUNTPOINT may be SOURCE itself or a directory above it.
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Arguments {
+    /// Stay in the foreground; log to standard error
+    #[arg(short = 'f', long)]
+    foreground: bool,
+
+    /// As -f, with --log=debug unless --log is given
+    #[arg(short = 'd', long)]
+    debug: bool,
+
+    /// Serve with one thread
+    #[arg(short = 's', long, conflicts_with = "workers")]
+    single_thread: bool,
+
+    /// Mount options as in mount.fuse3(8) and mount(8); NAME=VALUE also for the long flags here
+    ///
+    /// fsname, subtype, allow_other, allow_root, default_permissions, max_read, auto_unmount, ro, and the
+    /// flags common to all file systems. A comma in a value is written as '\,'.
+    #[arg(short = 'o', value_name = "OPT[,OPT]", action = clap::ArgAction::Append)]
+    options: Vec<String>,
+
+    #[command(flatten)]
+    choices: Choices,
+
+    /// Log counts and latencies by request when the mount ends; SIGUSR1 logs them at any time
+    #[arg(long)]
+    stats: bool,
+
+    /// What to log: LEVEL or MODULE=LEVEL, separated by commas
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+
+    /// Append the log to a file; without it a daemon logs to syslog
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    log_file: Option<PathBuf>,
+
+    /// Ignore mount options that are not known
+    #[arg(long, hide = true)]
+    sloppy: bool,
+
+    /// The directory to pass through
+    #[arg(value_name = "SOURCE", value_hint = clap::ValueHint::DirPath)]
+    source: PathBuf,
+
+    /// Where to mount it, or /dev/fd/N for a mounted descriptor passed by the caller
+    #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
+    mountpoint: PathBuf,
+}
+
+impl Arguments {
+    fn in_foreground(&self) -> bool {
+        self.foreground || self.debug
+    }
+
+    fn start_log(&self, daemon: bool) -> Result<Log, Failure> {
+        let default = if self.debug { "debug" } else { "info" };
+        let filter = self.log.as_deref().unwrap_or(default);
+        Log::start(filter, self.log_file.as_deref(), daemon)
+    }
+
+    /// The options of the mount, those that name flags of this command left out.
+    fn mount_options(&self) -> Result<MountOptions, OptionError> {
+        let cli = Cli::command();
+        let Some(mount) = cli.find_subcommand("mount") else {
+            return Ok(MountOptions::new());
+        };
+        let mut options = MountOptions::new();
+        for option in self.options.iter().flat_map(|text| split_options(text)) {
+            if argv::own_flag(&option, mount).is_some() {
+                continue;
+            }
+            match options.set(&option) {
+                Err(OptionError::Unknown { .. }) if self.sloppy => {}
+                Err(OptionError::Unknown { option, .. }) => {
+                    return Err(unknown_option(&option, mount));
+                }
+                other => other?,
+            }
+        }
+        let source = std::path::absolute(&self.source).unwrap_or_else(|_| self.source.clone());
+        options
+            .fsname
+            .get_or_insert_with(|| source.to_string_lossy().into_owned());
+        options.subtype.get_or_insert_with(|| SUBTYPE.to_owned());
+        Ok(options)
+    }
+}
+
+fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
+    let known = MountOptions::known_names().map(str::to_owned);
+    let known = known
+        .chain(argv::own_flags(mount).map(str::to_owned))
+        .collect::<Vec<_>>();
+    unknown(option, &known)
+}
+
+/// Says what is wrong with the arguments without mounting anything.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.mount_options()?;
+    Backend::open(&arguments.source, &arguments.choices)?;
+    Ok(())
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Some(background) = Background::take()? else {
+        if arguments.in_foreground() {
+            let log = arguments.start_log(false)?;
+            return Service::start(arguments)?.run(|_| Ok(()), &log);
+        }
+        check(arguments)?;
+        return daemon::detach();
+    };
+    let started = arguments
+        .start_log(true)
+        .and_then(|log| Service::start(arguments).map(|service| (log, service)));
+    match started {
+        Ok((log, service)) => {
+            let result = service.run(|mountpoint| background.ready(mountpoint), &log);
+            if let Err(failure) = &result {
+                tracing::error!("{failure}");
+            }
+            result
+        }
+        Err(failure) => {
+            background.failed(&failure);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// A mount that is being served.
+struct Service {
+    session: Arc<MountedSession>,
+    watch: Option<LowerWatch>,
+    layers: Summary,
+    signals: Signals,
+    stats: bool,
+}
+
+impl Service {
+    fn start(arguments: &Arguments) -> Result<Self, Failure> {
+        let options = arguments.mount_options()?;
+        // Before anything is mounted, so that no signal ends this process with the mount in place.
+        let signals = Signals::catch()?;
+        // Before anything is mounted over it.
+        let backend = Backend::open(&arguments.source, &arguments.choices)?;
+        let serving = backend.mount(&arguments.mountpoint, &options, arguments.single_thread)?;
+        let Serving {
+            session,
+            watch,
+            layers,
+        } = serving;
+        Ok(Self {
+            session: Arc::new(session),
+            watch,
+            layers,
+            signals,
+            stats: arguments.stats,
+        })
+    }
+
+    /// Serves until the mount is gone.
+    fn run(
+        self,
+        ready: impl FnOnce(Option<&Path>) -> io::Result<()>,
+        log: &Log,
+    ) -> Result<ExitCode, Failure> {
+        let Self {
+            session,
+            watch,
+            layers,
+            signals,
+            stats,
+        } = self;
+        let aborting = signals.end_on_signal(Arc::clone(&session))?;
+        let control = session.serve_control();
+        if let Err(error) = &control {
+            tracing::warn!("no control socket, so 'bickford stat' will not work: {error}");
+        }
+        let own = session.guard().via() != Via::Descriptor;
+        if let Err(error) = ready(own.then(|| session.guard().mountpoint())) {
+            take_away(session.guard());
+            return Err(Failure::new(format!(
+                "the process that asked for the mount is gone: {error}"
+            )));
+        }
+        log.started();
+        let mountpoint = session.guard().mountpoint().display();
+        notify(&format!(
+            "READY=1\nMAINPID={}\nSTATUS=serving {mountpoint}",
+            std::process::id()
+        ));
+        session.wait();
+        drop(watch);
+        drop(control);
+        let report = layers.report();
+        if !report.is_empty() {
+            tracing::info!("layers:\n{report}");
+        }
+        if stats {
+            tracing::info!("{}", statistics(&session));
+        }
+        notify("STOPPING=1");
+        let guard = session.guard();
+        let aborted = aborting.load(Ordering::SeqCst) || (own && guard.is_mounted());
+        take_away(guard);
+        if aborted {
+            return Err(Failure::new(format!(
+                "{mountpoint}: the connection was aborted"
+            )));
+        }
+        tracing::info!("{mountpoint}: unmounted");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What the session did so far, for the log.
+pub(crate) fn statistics(session: &MountedSession) -> String {
+    let snapshot = Snapshot::of(session.server(), session.transport_name());
+    stat::session_table(&snapshot, true)
+}
+
+fn take_away(guard: &MountGuard) {
+    if let Err(error) = guard.unmount(Unmount::Lazy) {
+        tracing::warn!("{error}");
+    }
+}

@@ -1,0 +1,188 @@
+//! `bickford stat`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bickford::trace::{OpcodeRow, Snapshot, control};
+use serde::Serialize;
+
+use super::target::Target;
+use crate::cli::Failure;
+
+/// Show what a mount did and is doing: requests, latencies, and which of them are stuck.
+///
+/// The mount itself is not touched, so this works while it hangs. Requests by opcode are known
+/// for mounts that bickford serves; of others, what the kernel tells.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Show the log2 histogram of the handler's time for each opcode
+    #[arg(long)]
+    histograms: bool,
+    /// Where it is mounted
+    #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
+    mountpoint: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Report {
+    mountpoint: String,
+    fs_type: String,
+    connection: u32,
+    waiting: Option<u64>,
+    max_background: Option<u64>,
+    congestion_threshold: Option<u64>,
+    session: Option<Snapshot>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let target = Target::find(&arguments.mountpoint)?;
+    let session = match target.socket() {
+        Some(path) => Some(control::snapshot(&path).map_err(|error| {
+            Failure::new(format!(
+                "{}: {error}; is the daemon still running?",
+                path.display()
+            ))
+        })?),
+        None => None,
+    };
+    let connection = target.connection();
+    let report = Report {
+        mountpoint: target.mountpoint.display().to_string(),
+        fs_type: target.fs_type,
+        connection: target.connection,
+        waiting: connection.waiting,
+        max_background: connection.max_background,
+        congestion_threshold: connection.congestion_threshold,
+        session,
+    };
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&report);
+        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    } else {
+        print!("{}", table(&report, arguments.histograms));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(report: &Report, histograms: bool) -> String {
+    let mut text = String::new();
+    let known = |value: Option<u64>| value.map_or("unknown".to_owned(), |value| value.to_string());
+    let _ = writeln!(
+        text,
+        "{} type {} connection {}: {} requests wait, background limit {}, congestion from {}",
+        report.mountpoint,
+        report.fs_type,
+        report.connection,
+        known(report.waiting),
+        known(report.max_background),
+        known(report.congestion_threshold),
+    );
+    if report.waiting.is_none() {
+        text.push_str("  (for these: mount -t fusectl none /sys/fs/fuse/connections)\n");
+    }
+    let Some(session) = &report.session else {
+        text.push_str("The daemon has no control socket; 'bickford trace' shows its requests.\n");
+        return text;
+    };
+    text + &session_table(session, histograms)
+}
+
+/// What a session did and is doing.
+pub(crate) fn session_table(session: &Snapshot, histograms: bool) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "daemon {} over {}", session.pid, session.transport);
+    let _ = writeln!(
+        text,
+        "{:<18} {:>10} {:>8} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "request",
+        "count",
+        "errors",
+        "bytes out",
+        "before us",
+        "handler us",
+        "p50 <us",
+        "p99 <us",
+        "send us",
+    );
+    for row in &session.opcodes {
+        add_row(&mut text, row, histograms);
+    }
+    let _ = writeln!(text, "{} requests in flight", session.in_flight.len());
+    for request in &session.in_flight {
+        let _ = writeln!(
+            text,
+            "  {:<18} unique {:<10} node {:<20} pid {:<8} for {:.3} s{}",
+            request.name,
+            request.unique,
+            request.node,
+            request.pid,
+            request.age_us as f64 / 1e6,
+            if request.interrupted {
+                ", interrupted"
+            } else {
+                ""
+            },
+        );
+    }
+    text
+}
+
+fn add_row(text: &mut String, row: &OpcodeRow, histograms: bool) {
+    let mean = |stage: usize| {
+        let total = row.nanoseconds.get(stage).copied().unwrap_or(0);
+        total as f64 / row.count.max(1) as f64 / 1e3
+    };
+    let handler = row.histogram.get(1).map(Vec::as_slice).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "{:<18} {:>10} {:>8} {:>14} {:>10.1} {:>10.1} {:>10} {:>10} {:>10.1}",
+        row.name,
+        row.count,
+        row.errors,
+        row.bytes_out,
+        mean(0),
+        mean(1),
+        bound(handler, 0.5),
+        bound(handler, 0.99),
+        mean(2),
+    );
+    if histograms {
+        for (column, count) in handler.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let _ = writeln!(text, "    {:>14} ns and more: {count}", 1u64 << column);
+        }
+    }
+}
+
+/// The upper bound in microseconds of the column that holds a quantile.
+fn bound(histogram: &[u64], quantile: f64) -> String {
+    let total: u64 = histogram.iter().sum();
+    let wanted = (total as f64 * quantile).ceil() as u64;
+    let mut seen = 0;
+    for (column, count) in histogram.iter().enumerate() {
+        seen += count;
+        if seen >= wanted && total > 0 {
+            return format!("{:.1}", (1u64 << (column + 1)) as f64 / 1e3);
+        }
+    }
+    "-".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_bounds_of_columns() {
+        let mut histogram = vec![0; 32];
+        histogram[10] = 99;
+        histogram[20] = 1;
+        assert_eq!(bound(&histogram, 0.5), "2.0");
+        assert_eq!(bound(&histogram, 0.99), "2.0");
+        assert_eq!(bound(&histogram, 1.0), "2097.2");
+        assert_eq!(bound(&[], 0.5), "-");
+    }
+}

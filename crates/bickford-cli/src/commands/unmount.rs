@@ -1,0 +1,32 @@
+//! `bickford unmount`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bickford::mount::Unmount;
+
+use crate::cli::Failure;
+
+/// Unmount a FUSE mount, also one that hangs or whose server is gone.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Detach it now; it is gone when its last user is
+    #[arg(short = 'z', long, conflicts_with = "force")]
+    lazy: bool,
+    /// Abort the connection first: every request in flight fails
+    #[arg(long)]
+    force: bool,
+    /// Where it is mounted
+    #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
+    mountpoint: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let mode = match (arguments.lazy, arguments.force) {
+        (true, _) => Unmount::Lazy,
+        (_, true) => Unmount::Force,
+        _ => Unmount::Normal,
+    };
+    bickford::mount::unmount(&arguments.mountpoint, mode)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,131 @@
+//! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once. SIGUSR1 logs
+//! statistics.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bickford::MountedSession;
+use bickford::mount::{MountGuard, Unmount, Via};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::low_level::signal_name;
+
+use crate::cli::Failure;
+use crate::commands::mount::statistics;
+use crate::daemon;
+use crate::notify::notify;
+
+/// Signals that are caught from now on, and acted on later.
+pub(crate) struct Signals(signal_hook::iterator::Signals);
+
+impl Signals {
+    /// Catches the signals.
+    pub(crate) fn catch() -> Result<Self, Failure> {
+        let caught = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]);
+        caught
+            .map(Self)
+            .map_err(|error| Failure::new(format!("catch signals: {error}")))
+    }
+
+    /// Acts on them in a thread of its own. The answer is set when the session is being aborted.
+    pub(crate) fn end_on_signal(
+        mut self,
+        session: Arc<MountedSession>,
+    ) -> Result<Arc<AtomicBool>, Failure> {
+        let aborting = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&aborting);
+        let wait = move || {
+            let mountpoint = session.guard().mountpoint().display();
+            let mut signals = self.0.forever().filter(|signal| {
+                if *signal == SIGUSR1 {
+                    tracing::info!("{}", statistics(&session));
+                }
+                *signal != SIGUSR1
+            });
+            let Some(first) = signals.next() else { return };
+            tracing::info!("{}: unmounting {mountpoint}", name(first));
+            notify("STOPPING=1");
+            // In another thread: unmounting writes dirty pages back, which may take long or hang.
+            let unmounting = Arc::clone(&session);
+            spawn("bickford-unmount", move || end_cleanly(unmounting.guard()));
+            let Some(second) = signals.next() else { return };
+            tracing::warn!("{}: aborting {mountpoint}", name(second));
+            told.store(true, Ordering::SeqCst);
+            end_at_once(session.guard());
+        };
+        let spawned = std::thread::Builder::new()
+            .name("bickford-signal".to_owned())
+            .spawn(wait);
+        spawned
+            .map(|_| aborting)
+            .map_err(|error| Failure::new(format!("start the thread of signals: {error}")))
+    }
+}
+
+fn name(signal: i32) -> &'static str {
+    signal_name(signal).unwrap_or("signal")
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(run) {
+        tracing::error!("start thread {name}: {error}");
+    }
+}
+
+fn end_cleanly(guard: &MountGuard) {
+    if guard.via() == Via::Descriptor {
+        // The mount is its maker's; the connection ends with this process.
+        std::process::exit(0);
+    }
+    match unmount_apart(guard) {
+        Ok(()) => return,
+        Err(reason) => tracing::warn!("{reason}"),
+    }
+    match guard.unmount(Unmount::Lazy) {
+        Ok(()) => tracing::warn!(
+            "{}: detached; serving until the last user is gone, a second signal aborts",
+            guard.mountpoint().display()
+        ),
+        Err(error) => tracing::error!("{error}; a second signal aborts the connection"),
+    }
+}
+
+/// Unmounts in a process of its own. Unmounting waits for answers of this process without letting itself
+/// be killed: were it a thread of this process, a SIGKILL now would leave it, and the mount, there for good.
+fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("bickford")
+        .args(["unmount", "--"])
+        .arg(guard.mountpoint());
+    let output = daemon::unmarked(&mut command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let reason = String::from_utf8_lossy(&output.stderr);
+            let reason = reason.trim_end();
+            Err(reason
+                .strip_prefix("bickford: ")
+                .unwrap_or(reason)
+                .to_owned())
+        }
+        Err(error) => Err(format!("run bickford unmount: {error}")),
+    }
+}
+
+/// Requests in flight end with an error; so does this process, whatever its threads are doing.
+fn end_at_once(guard: &MountGuard) {
+    if let Some(connection) = guard.connection()
+        && let Err(error) = bickford::mount::abort(connection)
+    {
+        tracing::warn!("abort connection {connection}: {error}; it ends with this process");
+    }
+    if let Err(error) = guard.unmount(Unmount::Lazy) {
+        tracing::error!("{error}");
+    }
+    std::process::exit(1);
+}

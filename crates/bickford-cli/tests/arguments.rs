@@ -1,0 +1,143 @@
+//! What is wrong with a command line is said by name.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may end a test"
+)]
+
+mod common;
+
+use common::{Place, assert_refused, assert_silent, bickford, run};
+
+#[test]
+fn each_wrong_option_is_named() {
+    let Some(place) = Place::new() else { return };
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (
+            &["-o", "ro,alow_other"],
+            1,
+            &["'alow_other'", "'allow_other'"],
+        ),
+        (&["-o", "presett=fast"], 1, &["'presett'", "'preset'"]),
+        (&["-o", "fsname"], 1, &["'fsname' needs a value"]),
+        (&["-o", "ro=yes"], 1, &["'ro' takes no value"]),
+        (&["-o", "max_read=1k"], 1, &["max_read=1k"]),
+        (
+            &["-o", "allow_root", "-o", "allow_other"],
+            1,
+            &["'allow_root'", "'allow_other'"],
+        ),
+        (&["-o", "preset=slow"], 2, &["'slow'", "base, opt, fast"]),
+        (&["--workers", "0"], 2, &["--workers"]),
+        (
+            &["-s", "--workers", "4"],
+            2,
+            &["--single-thread", "--workers"],
+        ),
+        (
+            &["--log", "bickford=loud", "-f"],
+            1,
+            &["--log bickford=loud"],
+        ),
+    ];
+    for (arguments, status, parts) in cases {
+        assert_refused(&place.mount(arguments), *status, parts);
+        assert_eq!(place.listed(), None, "{arguments:?}");
+    }
+}
+
+#[test]
+fn places_that_cannot_be_used_are_named() {
+    let Some(place) = Place::new() else { return };
+    let (file, none) = (place.source().join("f"), place.dir().join("none"));
+    let mount = |source: &std::path::Path, mountpoint: &std::path::Path| {
+        run(bickford().arg("mount").args([source, mountpoint]))
+    };
+    assert_refused(&mount(&none, &place.mountpoint()), 1, &["none"]);
+    assert_refused(&mount(&file, &place.mountpoint()), 1, &["src/f"]);
+    assert_refused(
+        &mount(&place.source(), &none),
+        1,
+        &["none", "does not exist"],
+    );
+    assert_refused(
+        &mount(&place.source(), &file),
+        1,
+        &["src/f", "is a regular file"],
+    );
+    let descriptor = std::path::Path::new("/dev/fd/0");
+    assert_refused(
+        &mount(&place.source(), descriptor),
+        1,
+        &["/dev/fd/0", "not an open /dev/fuse"],
+    );
+    assert_refused(
+        &run(bickford().arg("unmount").arg(&none)),
+        1,
+        &["none", "nothing is mounted"],
+    );
+    assert_refused(&run(bickford().args(["unmount", "/"])), 1, &["not FUSE"]);
+    assert_refused(
+        &run(bickford().args(["unmount", "--lazy", "--force", "/"])),
+        2,
+        &["--lazy", "--force"],
+    );
+}
+
+#[test]
+fn an_unknown_command_is_no_mount() {
+    assert_refused(&run(bickford().arg("unmont")), 2, &["'unmont'", "unmount"]);
+    assert_refused(&run(&mut bickford()), 2, &["Usage: bickford <COMMAND>"]);
+}
+
+#[test]
+fn help_completions_and_man_pages_know_every_flag() {
+    let help = run(bickford().args(["mount", "--help"]));
+    let help = String::from_utf8(help.stdout).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    assert_silent(&run(bickford().arg("man").arg(dir.path())));
+    let man = std::fs::read_to_string(dir.path().join("bickford-mount.1")).unwrap();
+    let bash = run(bickford().args(["completions", "bash"]));
+    let bash = String::from_utf8(bash.stdout).unwrap();
+    for flag in [
+        "preset",
+        "workers",
+        "foreground",
+        "log-file",
+        "single-thread",
+    ] {
+        assert!(help.contains(&format!("--{flag}")), "help: {flag}");
+        assert!(bash.contains(&format!("--{flag}")), "bash: {flag}");
+        assert!(man.contains(&flag.replace('-', "\\-")), "man: {flag}");
+    }
+    assert!(dir.path().join("bickford.1").exists());
+}
+
+#[test]
+fn doctor_tells_about_this_machine() {
+    let Some(place) = Place::new() else { return };
+    let output = run(bickford().arg("doctor").arg(place.source()));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for name in [
+        "/dev/fuse",
+        "FUSE protocol",
+        "FUSE over io_uring",
+        "pass-through",
+        "fusermount3",
+        "open files",
+        "lower file system",
+    ] {
+        assert!(
+            text.lines().any(|line| line.starts_with(name)),
+            "{name}: {text}"
+        );
+    }
+    // Nothing stays mounted for it.
+    assert!(
+        !std::fs::read_to_string("/proc/self/mounts")
+            .unwrap()
+            .contains("bickford-probe")
+    );
+    assert_refused(&run(bickford().args(["doctor", "/none"])), 1, &["/none"]);
+}

@@ -1,0 +1,160 @@
+//! Without -f the command ends when the mount answers, and its status tells whether it does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may end a test"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use common::{Place, assert_refused, assert_silent, bickford, run, wait_until};
+
+#[test]
+fn the_mount_answers_when_the_command_has_ended() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    assert_eq!(fs::read(place.mountpoint().join("f")).unwrap(), b"content");
+    let entry = place.listed().unwrap();
+    assert_eq!(entry.fs_type, "fuse.bickford");
+    assert_eq!(entry.source, place.source());
+
+    place.unmount(&place.mountpoint());
+    assert_eq!(place.listed(), None);
+    wait_until("the daemon ends", || place.daemon().is_none());
+}
+
+#[test]
+fn the_daemon_keeps_nothing_of_who_started_it() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&["-o", "fsname=one\\,two,ro"]));
+    let entry = place.listed().unwrap();
+    assert_eq!(entry.source, "one,two");
+    assert!(fs::write(place.mountpoint().join("f"), "x").is_err(), "ro");
+    let daemon = place.daemon().unwrap();
+    let process = format!("/proc/{}", daemon.as_raw_nonzero());
+    assert_eq!(
+        fs::read_link(format!("{process}/cwd")).unwrap().to_str(),
+        Some("/")
+    );
+    for descriptor in 0..3 {
+        let target = fs::read_link(format!("{process}/fd/{descriptor}")).unwrap();
+        assert_eq!(
+            target.to_str(),
+            Some("/dev/null"),
+            "descriptor {descriptor}"
+        );
+    }
+    assert_eq!(
+        rustix::process::getsid(Some(daemon)).unwrap(),
+        daemon,
+        "its own session"
+    );
+}
+
+#[test]
+fn a_daemon_that_cannot_mount_says_why_and_fails() {
+    let Some(place) = Place::new() else { return };
+    // Found by the daemon, not by the check of the arguments.
+    let full = place.dir().join("none/log");
+    let output = place.mount(&["--log-file", full.to_str().unwrap()]);
+    assert_refused(&output, 1, &["none/log", "No such file"]);
+    let missing = place.dir().join("missing");
+    let output = run(bickford().arg("mount").arg(place.source()).arg(&missing));
+    assert_refused(&output, 1, &["missing", "does not exist"]);
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn the_log_goes_to_the_file() {
+    let Some(place) = Place::new() else { return };
+    let log = place.dir().join("log");
+    assert_silent(&place.mount(&["--log-file", log.to_str().unwrap()]));
+    place.unmount(&place.mountpoint());
+    wait_until("the daemon has written its last line", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("unmounted"))
+    });
+    assert!(
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains("session started")
+    );
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let Some(place) = Place::new() else { return };
+    let path = place.dir().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut command = bickford();
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .arg("mount")
+        .arg(place.source())
+        .arg(place.mountpoint());
+    assert_silent(&run(&mut command));
+    let receive = || {
+        let mut buffer = [0_u8; 512];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    let ready = receive();
+    let pid = place.daemon().unwrap();
+    assert!(ready.starts_with("READY=1\n"), "{ready}");
+    assert!(
+        ready.contains(&format!("MAINPID={}\n", pid.as_raw_nonzero())),
+        "{ready}"
+    );
+    place.unmount(&place.mountpoint());
+    assert_eq!(receive(), "STOPPING=1");
+}
+
+#[test]
+fn a_directory_is_mounted_over_itself() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&run(bickford()
+        .arg("mount")
+        .args([place.source(), place.source()])));
+    fs::write(place.source().join("g"), "through").unwrap();
+    assert_eq!(fs::read(place.source().join("f")).unwrap(), b"content");
+    place.unmount(&place.source());
+    assert_eq!(fs::read(place.source().join("g")).unwrap(), b"through");
+}
+
+#[test]
+fn a_directory_is_mounted_over_its_parent() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&run(bickford()
+        .arg("mount")
+        .args([place.source(), place.dir()])));
+    assert_eq!(fs::read(place.dir().join("f")).unwrap(), b"content");
+    assert!(!place.dir().join("src").exists());
+    place.unmount(&place.dir());
+    assert!(place.dir().join("src").exists());
+}
+
+#[test]
+fn a_directory_is_mounted_inside_itself() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&run(bickford()
+        .arg("mount")
+        .args([place.dir(), place.mountpoint()])));
+    assert_eq!(
+        fs::read(place.mountpoint().join("src/f")).unwrap(),
+        b"content"
+    );
+    assert_eq!(
+        fs::read_dir(place.mountpoint().join("mnt"))
+            .unwrap()
+            .count(),
+        0,
+        "not into itself"
+    );
+    place.unmount(&place.mountpoint());
+}

@@ -1,0 +1,151 @@
+//! Signals, unmounting, and daemons that are killed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may end a test"
+)]
+
+mod common;
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+
+use common::{Place, assert_refused, assert_silent, bickford, run, stderr, wait_until};
+use rustix::process::{Signal, kill_process};
+
+/// A process whose current directory is `dir`; ends with the test.
+struct Visitor(Child);
+
+impl Visitor {
+    fn in_directory(dir: &std::path::Path) -> Self {
+        let mut command = Command::new("cat");
+        command
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn one_signal_ends_it_cleanly() {
+    let Some(place) = Place::new() else { return };
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let running = place.mount_in_foreground(&[]);
+        kill_process(running.pid(), signal).unwrap();
+        let output = running.output();
+        assert!(output.status.success(), "{signal:?}: {output:?}");
+        assert_eq!(place.listed(), None, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_busy_mount_is_served_until_a_second_signal() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&[]);
+    let held = File::open(place.mountpoint().join("f")).unwrap();
+    kill_process(running.pid(), Signal::TERM).unwrap();
+    wait_until("it is detached", || place.listed().is_none());
+    let mut content = String::new();
+    std::io::Read::read_to_string(&mut &held, &mut content).unwrap();
+    assert_eq!(content, "content");
+    kill_process(running.pid(), Signal::TERM).unwrap();
+    let output = running.output();
+    let log = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{log}");
+    let holder = format!("pid {}", std::process::id());
+    assert!(log.contains("busy") && log.contains(&holder), "{log}");
+}
+
+#[test]
+fn a_detached_mount_ends_with_its_last_user() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&[]);
+    let held = File::open(place.mountpoint().join("f")).unwrap();
+    assert_silent(&run(bickford()
+        .args(["unmount", "--lazy"])
+        .arg(place.mountpoint())));
+    assert_eq!(place.listed(), None);
+    drop(held);
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_busy_unmount_says_who() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    let visitor = Visitor::in_directory(&place.mountpoint());
+    let held = File::open(place.mountpoint().join("f")).unwrap();
+    let unmount = || run(bickford().arg("unmount").arg(place.mountpoint()));
+    let visits = format!("pid {} (cat): current directory", visitor.0.id());
+    let opened = format!("pid {}", std::process::id());
+    assert_refused(&unmount(), 1, &["busy", &visits, &opened, "descriptor"]);
+    assert!(place.listed().is_some());
+    drop(held);
+    drop(visitor);
+    // RELEASE is sent after close(2) has returned; the descriptor is the kernel's until then.
+    wait_until("nobody is there any more", || unmount().status.success());
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn a_mount_that_hangs_is_taken_away_by_force() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&[]);
+    kill_process(running.pid(), Signal::STOP).unwrap();
+    assert_silent(&run(bickford()
+        .args(["unmount", "--force"])
+        .arg(place.mountpoint())));
+    assert_eq!(place.listed(), None);
+    kill_process(running.pid(), Signal::CONT).unwrap();
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_mount_whose_daemon_was_killed_is_recognised_and_unmounted() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&[]);
+    kill_process(running.pid(), Signal::KILL).unwrap();
+    running.output();
+    assert!(fs::metadata(place.mountpoint()).is_err());
+    assert_refused(
+        &place.mount(&[]),
+        1,
+        &["server is gone", "bickford unmount"],
+    );
+    place.unmount(&place.mountpoint());
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn auto_unmount_outlives_kill() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&["-o", "auto_unmount"]);
+    assert!(place.listed().is_some());
+    kill_process(running.pid(), Signal::KILL).unwrap();
+    running.output();
+    wait_until("the mount is gone", || place.listed().is_none());
+}
+
+#[test]
+fn an_aborted_connection_is_a_failure() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&[]);
+    let connection = place.listed().unwrap().minor;
+    if bickford::mount::abort(connection).is_err() {
+        eprintln!("left out: /sys/fs/fuse/connections is not mounted");
+        return;
+    }
+    let output = running.output();
+    assert_refused(&output, 1, &["the connection was aborted"]);
+    assert_eq!(place.listed(), None);
+}

@@ -1,0 +1,116 @@
+//! Called by mount(8), mount.fuse3(8) and through links.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may end a test"
+)]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::{Place, assert_refused, assert_silent, bickford, installed, path_with, run};
+
+const GENERIC: &str =
+    "rw,dev,suid,noauto,_netdev,nofail,x-systemd.requires=network.target,comment=home";
+
+fn link(place: &Place, name: &str) -> PathBuf {
+    let link = place.dir().join(name);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bickford"), &link).unwrap();
+    link
+}
+
+fn assert_mounted(place: &Place) {
+    assert_eq!(fs::read(place.mountpoint().join("f")).unwrap(), b"content");
+    let entry = place.listed().unwrap();
+    assert_eq!(
+        (entry.fs_type.as_str(), entry.source.as_os_str()),
+        ("fuse.bickford", place.source().as_os_str())
+    );
+}
+
+#[test]
+fn two_paths_and_generic_options() {
+    let Some(place) = Place::new() else { return };
+    let mut command = bickford();
+    assert_silent(&run(command
+        .args([place.source(), place.mountpoint()])
+        .args(["-o", GENERIC])));
+    assert_mounted(&place);
+    assert_eq!(place.listed().unwrap().options, "rw,relatime");
+}
+
+#[test]
+fn mount_fuse3_finds_the_command() {
+    let Some(place) = Place::new() else { return };
+    if !installed("mount.fuse3") {
+        return;
+    }
+    link(&place, "bickford");
+    let mut command = Command::new("mount.fuse3");
+    command
+        .env("PATH", path_with(&place.dir()))
+        .args([place.source(), place.mountpoint()]);
+    command.args([
+        "-t",
+        "fuse.bickford",
+        "-o",
+        &format!("{GENERIC},ro,preset=opt"),
+    ]);
+    let output = run(&mut command);
+    assert!(output.status.success(), "{output:?}");
+    assert_mounted(&place);
+    assert!(fs::write(place.mountpoint().join("f"), "x").is_err(), "ro");
+}
+
+#[test]
+fn mount_finds_the_command() {
+    let Some(place) = Place::new() else { return };
+    if !installed("mount.fuse") {
+        return;
+    }
+    // mount(8) gives its helpers a PATH of its own: the program is part of the source then.
+    let program = link(&place, "bickford");
+    let source = format!("{}#{}", program.display(), place.source().display());
+    let mount = |options: &str| {
+        let mut command = Command::new("mount");
+        run(command
+            .args(["-t", "fuse", "-o", options, &source])
+            .arg(place.mountpoint()))
+    };
+    let output = mount("preset=base,x-test");
+    assert!(output.status.success(), "{output:?}");
+    assert_mounted(&place);
+    place.unmount(&place.mountpoint());
+    let refused = mount("presett=base");
+    assert!(!refused.status.success());
+    assert_refused(&refused, refused.status.code().unwrap(), &["'presett'"]);
+}
+
+#[test]
+fn a_link_named_as_a_helper() {
+    let Some(place) = Place::new() else { return };
+    let helper = link(&place, "mount.fuse.bickford");
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(&helper);
+        run(command
+            .args([place.source(), place.mountpoint()])
+            .args(arguments))
+    };
+    assert_silent(&call(&["-f", "-o", "ro"]));
+    assert_eq!(place.listed(), None, "-f only checks");
+    assert_refused(&call(&["-o", "alow_other"]), 32, &["'alow_other'"]);
+    assert_refused(&call(&["-f", "-o", "alow_other"]), 32, &["'alow_other'"]);
+    assert_silent(&call(&[
+        "-s",
+        "-v",
+        "-o",
+        "alow_other,noexec",
+        "-t",
+        "fuse.bickford",
+    ]));
+    assert_mounted(&place);
+    assert!(place.listed().unwrap().options.contains("noexec"));
+}

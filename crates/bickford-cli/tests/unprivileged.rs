@@ -1,0 +1,187 @@
+//! As a user without privileges, through fusermount3.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may end a test"
+)]
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use common::{
+    NOBODY, Place, as_nobody, as_user, assert_refused, assert_silent, in_namespace, installed, run,
+    wait_until,
+};
+use rustix::process::{Signal, kill_process};
+
+/// A place of the user, in a namespace where /dev/fuse is open to all as udev makes it, and where
+/// `fuse_conf` is the content of /etc/fuse.conf.
+fn place(test: &str, fuse_conf: &str) -> Option<Place> {
+    if !installed("fusermount3") || !installed("setpriv") || !installed("unshare") {
+        return None;
+    }
+    let place = Place::new()?;
+    if !in_namespace(test, &place, fuse_conf) {
+        return None;
+    }
+    place.give_to_nobody();
+    Some(place)
+}
+
+#[test]
+fn a_user_mounts_and_unmounts() {
+    let Some(place) = place("a_user_mounts_and_unmounts", "") else {
+        return;
+    };
+    let program = place.public_program();
+    let mount = run(as_nobody(&program)
+        .arg("mount")
+        .args([place.source(), place.mountpoint()]));
+    assert_silent(&mount);
+    let entry = place.listed().unwrap();
+    assert!(
+        entry.super_options.contains(&format!("user_id={NOBODY}")),
+        "{entry:?}"
+    );
+    assert_eq!(
+        (entry.fs_type.as_str(), entry.source.as_os_str()),
+        ("fuse.bickford", place.source().as_os_str())
+    );
+    assert!(
+        entry.options.contains("nosuid") && entry.options.contains("nodev"),
+        "{entry:?}"
+    );
+
+    let cat = run(as_nobody("cat".as_ref()).arg(place.mountpoint().join("f")));
+    assert_eq!(cat.stdout, b"content");
+    assert!(
+        fs::read(place.mountpoint().join("f")).is_err(),
+        "root is another user"
+    );
+
+    assert_silent(&run(as_nobody(&program)
+        .arg("unmount")
+        .arg(place.mountpoint())));
+    assert_eq!(place.listed(), None);
+    wait_until("the daemon ends", || place.daemon().is_none());
+}
+
+#[test]
+fn a_user_who_may_not_let_others_in_is_told_why() {
+    let Some(place) = place("a_user_who_may_not_let_others_in_is_told_why", "") else {
+        return;
+    };
+    let program = place.public_program();
+    for option in ["allow_other", "allow_root"] {
+        let mut command = as_nobody(&program);
+        let output = run(command
+            .args(["mount", "-o", option])
+            .args([place.source(), place.mountpoint()]));
+        assert_refused(&output, 1, &[option, "user_allow_other", "/etc/fuse.conf"]);
+    }
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn a_user_who_may_lets_others_in() {
+    let test = "a_user_who_may_lets_others_in";
+    let Some(place) = place(test, "user_allow_other\n") else {
+        return;
+    };
+    let program = place.public_program();
+    for option in ["allow_other", "allow_root"] {
+        let mut command = as_nobody(&program);
+        let command = command.args(["mount", "-o", option]);
+        assert_silent(&run(command.args([place.source(), place.mountpoint()])));
+        assert_eq!(
+            fs::read(place.mountpoint().join("f")).unwrap(),
+            b"content",
+            "{option}"
+        );
+        let other = run(as_user("cat".as_ref(), NOBODY - 1).arg(place.mountpoint().join("f")));
+        assert_eq!(
+            other.status.success(),
+            option == "allow_other",
+            "{option}: {other:?}"
+        );
+        assert_silent(&run(as_nobody(&program)
+            .arg("unmount")
+            .arg(place.mountpoint())));
+    }
+}
+
+#[test]
+fn what_fusermount3_refuses_is_passed_on() {
+    let Some(place) = place("what_fusermount3_refuses_is_passed_on", "") else {
+        return;
+    };
+    let program = place.public_program();
+    // Root's directory: not writable for this user.
+    std::os::unix::fs::chown(place.mountpoint(), Some(0), Some(0)).unwrap();
+    let output = run(as_nobody(&program)
+        .arg("mount")
+        .args([place.source(), place.mountpoint()]));
+    assert_refused(&output, 1, &["fusermount3:", "mnt"]);
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn auto_unmount_outlives_kill_for_users_too() {
+    let Some(place) = place("auto_unmount_outlives_kill_for_users_too", "") else {
+        return;
+    };
+    let program = place.public_program();
+    let mut command = as_nobody(&program);
+    command
+        .args(["mount", "-o", "auto_unmount"])
+        .args([place.source(), place.mountpoint()]);
+    assert_silent(&run(&mut command));
+    let daemon = place.daemon().unwrap();
+    kill_process(daemon, Signal::KILL).unwrap();
+    wait_until("the mount is gone", || place.listed().is_none());
+}
+
+#[test]
+fn a_busy_unmount_says_who_to_users_too() {
+    let Some(place) = place("a_busy_unmount_says_who_to_users_too", "") else {
+        return;
+    };
+    let program = place.public_program();
+    assert_silent(&run(as_nobody(&program)
+        .arg("mount")
+        .args([place.source(), place.mountpoint()])));
+    let mut command = as_nobody("tail".as_ref());
+    command
+        .arg("-f")
+        .arg(place.mountpoint().join("f"))
+        .stdout(Stdio::piped());
+    let mut visitor = command.spawn().unwrap();
+    // What it prints shows that it has the file open.
+    let mut content = [0_u8; 7];
+    visitor
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut content)
+        .unwrap();
+    let unmount = || run(as_nobody(&program).arg("unmount").arg(place.mountpoint()));
+    let visits = format!("pid {} (tail): descriptor", visitor.id());
+    assert_refused(&unmount(), 1, &["busy", &visits]);
+    visitor.kill().unwrap();
+    visitor.wait().unwrap();
+    wait_until("nobody is there any more", || unmount().status.success());
+}
+
+#[test]
+fn doctor_knows_the_way_of_a_user() {
+    let Some(place) = place("doctor_knows_the_way_of_a_user", "") else {
+        return;
+    };
+    let output = run(as_nobody(&place.public_program()).arg("doctor"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("through fusermount3"), "{text}");
+}
