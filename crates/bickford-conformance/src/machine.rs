@@ -1,0 +1,149 @@
+//! What the tests take from the machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel says whether FUSE over io_uring is allowed.
+pub(crate) const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+const DEVICE: &str = "/dev/fuse";
+
+/// Fails unless the tests run as root.
+///
+/// # Panics
+/// When they do not.
+pub fn require_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "the conformance tests mount file systems and change users; run them as root: \
+         sudo -E env \"PATH=$PATH\" make test"
+    );
+}
+
+/// User and group of an ordinary user: `nobody`, who is on every Debian.
+#[must_use]
+pub fn ordinary_user() -> (u32, u32) {
+    (65534, 65534)
+}
+
+/// Lets ordinary users open `/dev/fuse` while it lives, as the rules of udev do; a machine without
+/// udev leaves it to root.
+#[derive(Debug)]
+pub struct OpenDevice {
+    mode_before: u32,
+}
+
+impl OpenDevice {
+    /// Opens it to all.
+    ///
+    /// # Panics
+    /// When it is not there or its mode cannot be changed.
+    #[must_use]
+    pub fn new() -> Self {
+        let mode = |error| panic!("{DEVICE}: {error}");
+        let mode_before = fs::metadata(DEVICE)
+            .unwrap_or_else(mode)
+            .permissions()
+            .mode();
+        set_device_mode(0o666);
+        Self { mode_before }
+    }
+}
+
+impl Default for OpenDevice {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        set_device_mode(self.mode_before & 0o7777);
+    }
+}
+
+fn set_device_mode(mode: u32) {
+    fs::set_permissions(DEVICE, fs::Permissions::from_mode(mode))
+        .unwrap_or_else(|error| panic!("chmod {DEVICE}: {error}"));
+}
+
+/// A mount of this mount namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountEntry {
+    /// Where it is mounted.
+    pub(crate) mountpoint: PathBuf,
+    /// The minor number of its device, which is the number of a FUSE connection.
+    pub(crate) minor: u32,
+    /// Its type, such as `fuse.bickford`.
+    pub(crate) kind: String,
+}
+
+/// The mount points of every FUSE file system at or below `directory`.
+#[must_use]
+pub fn fuse_mounts(directory: &Path) -> Vec<PathBuf> {
+    mounts()
+        .into_iter()
+        .filter(|mount| is_fuse(&mount.kind) && mount.mountpoint.starts_with(directory))
+        .map(|mount| mount.mountpoint)
+        .collect()
+}
+
+pub(crate) fn is_fuse(kind: &str) -> bool {
+    kind == "fuse" || kind.starts_with("fuse.")
+}
+
+/// The topmost mount on a path, if one is there. Does not touch the mounted file system.
+pub(crate) fn mount_at(mountpoint: &Path) -> Option<MountEntry> {
+    mounts()
+        .into_iter()
+        .rfind(|mount| mount.mountpoint == mountpoint)
+}
+
+fn mounts() -> Vec<MountEntry> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().filter_map(parse_mount).collect()
+}
+
+/// One line of `/proc/self/mountinfo`, see proc_pid_mountinfo(5).
+fn parse_mount(line: &str) -> Option<MountEntry> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut fields = left.split(' ');
+    let minor = fields.nth(2)?.split_once(':')?.1.parse().ok()?;
+    let mountpoint = fields.nth(1)?;
+    Some(MountEntry {
+        mountpoint: PathBuf::from(unescape(mountpoint)),
+        minor,
+        kind: right.split(' ').next()?.to_owned(),
+    })
+}
+
+/// Blank, tab, newline and backslash are written as three octal digits.
+fn unescape(field: &str) -> String {
+    field
+        .replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\012", "\n")
+        .replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read() {
+        let line = "36 35 0:49 / /mnt/a\\040b rw,noatime shared:1 - fuse.bickford /src rw,a=b";
+        let mount = parse_mount(line).expect("line");
+        assert_eq!(mount.mountpoint, Path::new("/mnt/a b"));
+        assert_eq!(mount.minor, 49);
+        assert!(is_fuse(&mount.kind));
+        assert_eq!(parse_mount("36 35 0:49"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        assert!(mount_at(Path::new("/")).is_some());
+        assert!(mount_at(Path::new("/nothing is here")).is_none());
+    }
+}

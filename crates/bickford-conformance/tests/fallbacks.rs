@@ -1,0 +1,136 @@
+//! What the machine does not offer is replaced by the next best and said, or refused and said when it
+//! was insisted on.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bickford_conformance::{
+    BODY_DEADLINE, Combination, Finished, Io, Mount, OpenDevice, Preset, Scratch, StartLine,
+    Transport, Watchdog, command_path, ordinary_user, require_root, run, wait_for,
+};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// The command in a mount namespace where `enable_uring` reads N; that of the machine, which others
+/// use, is left alone.
+fn without_uring(scratch: &Scratch, arguments: &[&str]) -> Command {
+    let off = scratch.path().join("off");
+    fs::write(&off, "N\n").expect("write");
+    let script = format!("mount --bind \"$0\" {ENABLE_URING} && exec \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(off);
+    command
+        .arg(command_path())
+        .args(["mount", "-f", "--preset=fast"]);
+    command.args(arguments);
+    command.args([scratch.directory("lower"), scratch.directory("mnt")]);
+    command
+}
+
+fn uring_known() -> bool {
+    let known = Path::new(ENABLE_URING).exists();
+    if !known {
+        eprintln!("this kernel has no FUSE over io_uring to turn off");
+    }
+    known
+}
+
+/// A daemon in a mount namespace of its own, ended when dropped.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Its mount goes with its namespace.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn io_uring_turned_off_is_said_and_dev_fuse_serves() {
+    require_root();
+    if !uring_known() {
+        return;
+    }
+    let watchdog = Watchdog::start("io_uring off", BODY_DEADLINE);
+    let scratch = Scratch::new("off");
+    let path: PathBuf = scratch.path().join("log");
+    let log = fs::File::create(&path).expect("log");
+    let mut command = without_uring(&scratch, &["--transport=auto"]);
+    let spawned = command.stdin(Stdio::null()).stderr(log).spawn();
+    let daemon = Daemon(spawned.expect("daemon"));
+    let read = || fs::read_to_string(&path).expect("log");
+    wait_for(DEADLINE, || StartLine::find(&read()).is_some());
+    drop(daemon);
+    let log = read();
+    let line = StartLine::find(&log).unwrap_or_default();
+    assert_eq!(line.get("transport"), Some("dev_fuse"), "{log}");
+    assert!(log.contains("enable_uring is N"), "{log}");
+    drop(watchdog);
+}
+
+#[test]
+fn io_uring_insisted_on_and_turned_off_is_refused() {
+    require_root();
+    if !uring_known() {
+        return;
+    }
+    let watchdog = Watchdog::start("io_uring off", BODY_DEADLINE);
+    let scratch = Scratch::new("off");
+    let finished = run(&mut without_uring(&scratch, &["--transport=uring"]));
+    refused(&finished, &["io_uring", "enable_uring is N"]);
+    drop(watchdog);
+}
+
+fn refused(finished: &Finished, parts: &[&str]) {
+    assert_eq!(finished.status.code(), Some(1), "{}", finished.report());
+    for part in parts {
+        assert!(
+            finished.errors.contains(part),
+            "{part}: {}",
+            finished.report()
+        );
+    }
+}
+
+/// A lower directory of the ordinary user.
+fn lower_of_user(scratch: &Scratch, name: &str) -> PathBuf {
+    let (user, group) = ordinary_user();
+    let lower = scratch.directory(name);
+    chown(&lower, Some(user), Some(group)).expect("chown");
+    lower
+}
+
+#[test]
+fn pass_through_without_privileges_is_replaced_or_refused() {
+    require_root();
+    let _open = OpenDevice::new();
+    let (user, group) = ordinary_user();
+    let scratch = Scratch::new("fallback");
+    let lower = lower_of_user(&scratch, "lower");
+    let fast = Combination {
+        preset: Preset::Fast,
+        transport: Transport::Auto,
+        workers: None,
+        io: None,
+        watch: false,
+    };
+    let mount = Mount::over(&lower, &fast).user(user, group).must_start();
+    assert_eq!(
+        mount.start_line().get("io"),
+        Some("cached"),
+        "{}",
+        mount.log()
+    );
+    mount.finish();
+    let insisting = Combination::fast(Transport::Dev, Io::Passthrough);
+    let started = Mount::over(&lower, &insisting).user(user, group).start();
+    let error = started.expect_err("pass-through without privileges");
+    for part in ["passthrough", "CAP_SYS_ADMIN"] {
+        assert!(error.log.contains(part), "{part}: {error}");
+    }
+}

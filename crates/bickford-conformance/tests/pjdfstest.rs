@@ -1,0 +1,166 @@
+//! pjdfstest says of the mount exactly what it says of the lower ext4.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use bickford_conformance::{
+    BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, require_root, run,
+};
+
+/// Features of Linux and ext4; the two users are on every Debian. The other file system, for EXDEV,
+/// is the one in memory.
+const CONFIGURATION: &str = r#"
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+stat_st_birthtime = {}
+utime_now = {}
+utimensat = {}
+secondary_fs = "/dev/shm"
+
+[settings]
+naptime = 0.02
+allow_remount = false
+
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"#;
+
+/// Version 0.2.2 has 398; fewer means that the run broke off.
+const TESTS: usize = 398;
+
+/// Tests that the mount skips and the lower file system does not, each for a reason that no FUSE file
+/// system can change.
+///
+/// `pathconf(_PC_LINK_MAX)` is answered by the C library from the type of the file system, and it knows
+/// no limit for FUSE. `the_link_limit_is_that_of_the_lower_file_system` does what this test would do.
+const SKIPPED: &[&str] = &["link::link_count_max"];
+
+#[test]
+fn every_result_is_that_of_the_lower_file_system() {
+    require_root();
+    let scratch = Scratch::new("pjdfstest");
+    let configuration = scratch.path().join("pjdfstest.toml");
+    fs::write(&configuration, CONFIGURATION).expect("configuration");
+    let watchdog = Watchdog::start("pjdfstest on the native directory", BODY_DEADLINE);
+    let native = results(&configuration, &scratch.directory("native"));
+    drop(watchdog);
+    eprintln!("native: {}", counts(&native));
+    assert_eq!(native.len(), TESTS, "the native run broke off");
+    assert!(
+        native.values().all(|result| result != "FAILED"),
+        "what fails natively proves nothing on a mount; see above"
+    );
+    for combination in Combination::selected() {
+        let lower = scratch.directory(&format!("lower-{combination}"));
+        let mount = Mount::over(&lower, &combination).must_start();
+        let mounted = results(&configuration, mount.path());
+        eprintln!("{combination}: {}", counts(&mounted));
+        let different: Vec<String> = native
+            .iter()
+            .filter(|(name, result)| {
+                let found = mounted.get(*name).map(String::as_str);
+                let excused = SKIPPED.contains(&name.as_str()) && found == Some("skipped");
+                found != Some(result.as_str()) && !excused
+            })
+            .map(|(name, result)| format!("{name}: {result} natively, {:?}", mounted.get(name)))
+            .collect();
+        assert!(different.is_empty(), "{combination}: {different:#?}");
+        assert_eq!(mounted.len(), native.len(), "{combination}");
+        mount.finish();
+    }
+}
+
+/// Name of each test and how it ended: `ok`, `FAILED` or `skipped`.
+fn results(configuration: &Path, directory: &Path) -> BTreeMap<String, String> {
+    let finished = run(Command::new("pjdfstest")
+        .arg("--configuration-file")
+        .arg(configuration)
+        .arg("--path")
+        .arg(directory)
+        // What fails then shows the line of the test it failed in.
+        .env("RUST_BACKTRACE", "0")
+        .env("NO_COLOR", "1"));
+    let results = parse(&finished.output);
+    if results.values().any(|result| result == "FAILED") {
+        eprintln!("{}", failures(&finished.output));
+    }
+    assert!(!results.is_empty(), "{}", finished.report());
+    results
+}
+
+fn parse(output: &str) -> BTreeMap<String, String> {
+    output
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (name, result, rest) = (words.next()?, words.next()?, words.next());
+            let known = ["ok", "FAILED", "skipped"].contains(&result);
+            (known && rest.is_none()).then(|| (name.to_owned(), result.to_owned()))
+        })
+        .collect()
+}
+
+/// The failed tests with what they said.
+fn failures(output: &str) -> String {
+    let mut shown = false;
+    let lines = output.lines().filter(|line| {
+        if !line.starts_with('\t') {
+            shown = line.ends_with("FAILED");
+        }
+        shown
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn counts(results: &BTreeMap<String, String>) -> String {
+    let count = |wanted: &str| results.values().filter(|result| *result == wanted).count();
+    format!(
+        "{} passed, {} failed, {} skipped",
+        count("ok"),
+        count("FAILED"),
+        count("skipped")
+    )
+}
+
+#[test]
+fn output_is_parsed_by_line() {
+    let output =
+        "a::b    ok\na::c   FAILED\n\tassertion\nd   skipped\n\tok so\nSummary: 1 failed\n";
+    let results = parse(output);
+    assert_eq!(counts(&results), "1 passed, 1 failed, 1 skipped");
+    assert_eq!(failures(output), "a::c   FAILED\n\tassertion");
+}
+
+/// Links a file until that fails; the number of links and the error.
+fn link_until_it_fails(directory: &Path) -> (u64, Option<i32>) {
+    let file = directory.join("file");
+    fs::write(&file, "x").expect("write");
+    for index in 1..100_000 {
+        if let Err(error) = fs::hard_link(&file, directory.join(index.to_string())) {
+            let links = fs::metadata(&file).expect("stat").nlink();
+            assert_eq!(links, index);
+            return (links, error.raw_os_error());
+        }
+    }
+    unreachable!("no file system has so many links");
+}
+
+#[test]
+fn the_link_limit_is_that_of_the_lower_file_system() {
+    require_root();
+    let scratch = Scratch::new("links");
+    let watchdog = Watchdog::start("links on the native directory", BODY_DEADLINE);
+    let native = link_until_it_fails(&scratch.directory("native"));
+    drop(watchdog);
+    // One preset answers for all: the limit is met below, in one place.
+    if let Some(combination) = Combination::selected().last() {
+        let lower = scratch.directory("lower");
+        let mount = Mount::over(&lower, combination).must_start();
+        assert_eq!(link_until_it_fails(mount.path()), native);
+        mount.finish();
+    }
+}

@@ -1,0 +1,223 @@
+//! Several processes and one file: locks, appends, notice of change.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bickford_conformance::{SharedMap, run};
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::{Check, Seen, saw};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("whole-locks", whole_locks),
+    ("record-locks", record_locks),
+    ("appends", appends),
+    ("notice", notice),
+    ("maps-and-writes", maps_and_writes),
+];
+
+/// What another process gets that tries to lock without waiting.
+fn other_process(kind: &str, path: &Path) -> String {
+    let worker = env!("CARGO_BIN_EXE_conformance-worker");
+    run(Command::new(worker).args(["try-lock", kind]).arg(path)).output
+}
+
+fn whole_locks(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    let file = File::create(&path).expect("create");
+    let lock = |operation| rustix::fs::flock(&file, operation);
+    saw!(seen, other_process("flock", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::LockExclusive),
+        other_process("flock", &path)
+    );
+    saw!(seen, other_process("flock-shared", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::LockShared),
+        other_process("flock-shared", &path)
+    );
+    saw!(seen, other_process("flock", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::Unlock),
+        other_process("flock", &path)
+    );
+    saw!(seen, lock(FlockOperation::LockExclusive));
+    drop(file);
+    saw!(seen, freed("flock", &path));
+    seen
+}
+
+fn record_locks(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("open");
+    let lock = |operation| rustix::fs::fcntl_lock(&file, operation);
+    saw!(
+        seen,
+        lock(FlockOperation::LockExclusive),
+        other_process("record", &path)
+    );
+    saw!(seen, other_process("record-shared", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::LockShared),
+        other_process("record-shared", &path)
+    );
+    saw!(seen, other_process("record", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::Unlock),
+        other_process("record", &path)
+    );
+    saw!(seen, lock(FlockOperation::LockExclusive));
+    drop(file);
+    saw!(seen, freed("record", &path));
+    seen
+}
+
+/// Whether another process gets a lock whose holder has closed the file. The close of a mount's file
+/// may be on its way still.
+fn freed(kind: &str, path: &Path) -> bool {
+    let deadline = std::time::Duration::from_secs(60);
+    bickford_conformance::wait_for(deadline, || other_process(kind, path) == "locked\n")
+}
+
+fn appends(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("log");
+    File::create(&path).expect("create");
+    let worker = env!("CARGO_BIN_EXE_conformance-worker");
+    let start = |index: u32| {
+        let mut command = Command::new(worker);
+        command
+            .arg("append")
+            .arg(&path)
+            .args([index.to_string(), "200".to_owned()]);
+        command.stdin(Stdio::null()).spawn().expect("worker")
+    };
+    let writers: Vec<_> = (0..4).map(start).collect();
+    for mut writer in writers {
+        saw!(seen, writer.wait().expect("wait").success());
+    }
+    let log = fs::read_to_string(&path).expect("read");
+    let mut lines: Vec<&str> = log.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    // No line is lost, torn or written over.
+    saw!(seen, lines.len(), log.lines().count(), log.len());
+    seen
+}
+
+/// What one process does another sees at once, without closing anything.
+fn notice(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "one").expect("write");
+    let file = File::open(&path).expect("open");
+    let shell = |script: &str| {
+        run(Command::new("sh").args(["-c", script]).arg(&path))
+            .status
+            .code()
+    };
+    let read = || fs::read_to_string(&path).ok();
+    saw!(
+        seen,
+        shell("printf three > \"$0\""),
+        read(),
+        file.metadata().ok().map(|one| one.len())
+    );
+    saw!(
+        seen,
+        shell("truncate -s 2 \"$0\""),
+        read(),
+        file.metadata().ok().map(|one| one.len())
+    );
+    saw!(
+        seen,
+        shell("chmod 600 \"$0\" && mv \"$0\" \"$0.moved\""),
+        path.exists()
+    );
+    saw!(
+        seen,
+        shell("printf again > \"$0\""),
+        read(),
+        file.metadata().ok().map(|one| one.len())
+    );
+    seen
+}
+
+/// A map, plain writes and reads past the page cache, each by another process, see one file.
+fn maps_and_writes(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, vec![1; 16 << 10]).expect("write");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("open");
+    let map = SharedMap::new(&file, 16 << 10).expect("map");
+    let worker = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-worker"));
+        let finished = run(command.arg(arguments[0]).arg(&path).args(&arguments[1..]));
+        (finished.status.code(), finished.output)
+    };
+    let runs = |bytes: &[u8]| {
+        let runs = bytes.chunk_by(|one, next| one == next);
+        runs.map(|run| (run[0], run.len())).collect::<Vec<_>>()
+    };
+    saw!(seen, runs(&map.read(0, 16 << 10)));
+    // Another process's map, seen here through a map and by read(2).
+    saw!(seen, worker(&["map-fill", "4096", "100", "2"]));
+    saw!(
+        seen,
+        runs(&map.read(0, 8192)),
+        runs(&fs::read(&path).expect("read"))
+    );
+    // A plain write here, seen through the map and past the page cache.
+    saw!(
+        seen,
+        file.write_at(&[3; 50], 4096 + 100).ok(),
+        runs(&map.read(4096, 4096))
+    );
+    saw!(
+        seen,
+        file.sync_all().is_ok(),
+        worker(&["direct-read", "4096"])
+    );
+    // This map, seen by another process past the page cache once it is synced.
+    map.fill(8192, 10, 4);
+    saw!(seen, map.sync().is_ok(), worker(&["direct-read", "8192"]));
+    // A direct write of another open, seen through the map and by read(2).
+    let flags = i32::try_from(OFlags::DIRECT.bits()).expect("flag");
+    let direct = File::options()
+        .write(true)
+        .custom_flags(flags)
+        .open(&path)
+        .expect("open");
+    let memory = vec![5; 8192];
+    let start = memory.as_ptr().align_offset(4096);
+    saw!(
+        seen,
+        direct.write_at(&memory[start..start + 4096], 8192).ok()
+    );
+    saw!(
+        seen,
+        runs(&fs::read(&path).expect("read")),
+        runs(&map.read(8192, 8192))
+    );
+    drop((map, file, direct));
+    saw!(seen, runs(&fs::read(&path).expect("read")));
+    seen
+}

@@ -1,0 +1,145 @@
+//! An ordinary user mounts through fusermount3, for no one else.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use bickford_conformance::{
+    Combination, Finished, Mount, OpenDevice, Scratch, command_path, ordinary_user, require_root,
+    run,
+};
+
+/// An existing user who is neither root nor the one who mounts: `daemon`.
+const OTHER: (u32, u32) = (1, 1);
+
+/// What an ordinary user can ask for: pass-through and the like need privileges.
+fn combination() -> Option<Combination> {
+    Combination::selected().into_iter().next()
+}
+
+fn as_user(user: (u32, u32), program: &str, arguments: &[&str], path: &Path) -> Finished {
+    run(Command::new(program)
+        .args(arguments)
+        .arg(path)
+        .current_dir("/")
+        .uid(user.0)
+        .gid(user.1))
+}
+
+#[test]
+fn the_mount_is_its_users_and_nobody_elses() {
+    require_root();
+    let Some(combination) = combination() else {
+        return;
+    };
+    let _open = OpenDevice::new();
+    let user = ordinary_user();
+    let scratch = Scratch::new("user");
+    let lower = scratch.directory("lower");
+    chown(&lower, Some(user.0), Some(user.1)).expect("chown");
+    let mount = Mount::over(&lower, &combination)
+        .user(user.0, user.1)
+        .must_start();
+    let file = mount.path().join("file");
+    let made = as_user(
+        user,
+        "sh",
+        &["-c", "echo mine > \"$0\" && cat \"$0\""],
+        &file,
+    );
+    assert!(made.status.success(), "{}", made.report());
+    assert_eq!(made.output, "mine\n");
+    assert_eq!(
+        fs::read_to_string(lower.join("file")).expect("read"),
+        "mine\n"
+    );
+    for other in [OTHER, (0, 0)] {
+        let refused = as_user(other, "cat", &[], &file);
+        assert!(
+            !refused.status.success(),
+            "user {other:?}: {}",
+            refused.report()
+        );
+        assert!(
+            refused.errors.contains("Permission denied"),
+            "{}",
+            refused.report()
+        );
+    }
+    let unmounted = run(Command::new(command_path())
+        .arg("unmount")
+        .arg(mount.path())
+        .current_dir("/"));
+    // Root may take down what a user has mounted.
+    assert!(unmounted.status.success(), "{}", unmounted.report());
+    assert!(!mount.is_mounted());
+}
+
+#[test]
+fn the_user_unmounts_what_the_user_mounted() {
+    require_root();
+    let Some(combination) = combination() else {
+        return;
+    };
+    let _open = OpenDevice::new();
+    let user = ordinary_user();
+    let scratch = Scratch::new("user");
+    let lower = scratch.directory("lower");
+    chown(&lower, Some(user.0), Some(user.1)).expect("chown");
+    let mut mount = Mount::over(&lower, &combination)
+        .user(user.0, user.1)
+        .must_start();
+    // Reachable by that user, unlike the directory of the build.
+    let program = mount.path().with_file_name("bickford");
+    let program = program.to_str().expect("path");
+    let by_other = as_user(OTHER, program, &["unmount"], mount.path());
+    assert!(!by_other.status.success(), "{}", by_other.report());
+    assert!(mount.is_mounted(), "another user unmounted it");
+    let by_user = as_user(user, program, &["unmount"], mount.path());
+    assert!(by_user.status.success(), "{}", by_user.report());
+    assert!(!mount.is_mounted());
+    let status = mount.wait_for_daemon();
+    assert!(status.success(), "{status}: {}", mount.log());
+}
+
+#[test]
+fn allow_other_needs_the_administrators_leave() {
+    require_root();
+    let Some(combination) = combination() else {
+        return;
+    };
+    let _open = OpenDevice::new();
+    let user = ordinary_user();
+    let scratch = Scratch::new("other");
+    let lower = scratch.directory("lower");
+    let mountpoint = scratch.directory("mnt");
+    for directory in [&lower, &mountpoint] {
+        chown(directory, Some(user.0), Some(user.1)).expect("chown");
+    }
+    let program = scratch.path().join("bickford");
+    fs::copy(command_path(), &program).expect("copy");
+    let configuration = scratch.path().join("fuse.conf");
+    fs::write(&configuration, "# user_allow_other is not set\n").expect("configuration");
+    // The machine's own configuration may allow it; a mount namespace hides it.
+    let script = "touch /etc/fuse.conf && mount --bind \"$1\" /etc/fuse.conf && shift && \
+                  exec setpriv --reuid=$0 --regid=$0 --clear-groups -- \"$@\"";
+    let finished = run(Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(user.0.to_string())
+        .arg(&configuration)
+        .arg(&program)
+        .args(["mount", "-f", "-o", "allow_other"])
+        .args(combination.flags())
+        .args([&lower, &mountpoint])
+        .current_dir("/"));
+    assert!(!finished.status.success(), "{}", finished.report());
+    for part in ["allow_other", "user_allow_other", "/etc/fuse.conf"] {
+        assert!(
+            finished.errors.contains(part),
+            "{part}: {}",
+            finished.report()
+        );
+    }
+}
