@@ -1,0 +1,50 @@
+//! One file that says hello, over paths: `hello-path MOUNTPOINT`, then `cat MOUNTPOINT/hello`.
+
+use bickford::ops::{Attr, Data};
+use bickford::path::{self, Adapter, Listing, Options, Subject};
+use bickford::{Context, Errno};
+use bickford_examples::{Outcome, arguments, serve};
+
+const TEXT: &[u8] = b"Hello, world!\n";
+
+// ANCHOR: filesystem
+struct Hello;
+
+impl path::FileSystem for Hello {
+    fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr, Errno> {
+        match subject.path()?.to_str() {
+            Some("/") => Ok(Attr::directory(1, 0o755)),
+            Some("/hello") => Ok(Attr::file(2, 0o644, TEXT.len() as u64)),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Context<'_>,
+        _: Subject<'_>,
+        _: u64,
+        listing: &mut Listing,
+    ) -> Result<(), Errno> {
+        listing.add("hello", 0o100_000);
+        Ok(())
+    }
+
+    fn read(&self, _: &Context<'_>, _: Subject<'_>, offset: u64, size: u32) -> Result<Data, Errno> {
+        let from = TEXT.len().min(offset as usize);
+        let to = TEXT.len().min(from + size as usize);
+        Ok(TEXT[from..to].into())
+    }
+}
+// ANCHOR_END: filesystem
+
+// ANCHOR: main
+fn main() -> Outcome {
+    let [mountpoint] = arguments("hello-path MOUNTPOINT")?;
+    serve(
+        Adapter::new(Hello, Options::default()),
+        mountpoint,
+        "hello-path",
+    )
+}
+// ANCHOR_END: main

@@ -1,0 +1,84 @@
+//! What the examples share: arguments, mounting, and the way out.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::Path;
+
+use bickford::mount::Unmount;
+use bickford::transport::TransportChoice;
+use bickford::{FileSystem, MountOptions, Session, SessionConfig};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What `main` of an example answers.
+pub type Outcome = Result<(), Box<dyn Error>>;
+
+/// The arguments, as many as `usage` names after the program.
+///
+/// # Errors
+/// The usage, when there are more or fewer.
+pub fn arguments<const N: usize>(usage: &str) -> Result<[OsString; N], String> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    arguments.try_into().map_err(|_| format!("usage: {usage}"))
+}
+
+/// The transport that the environment asks for: `BICKFORD_TRANSPORT=auto`, `dev_fuse` or
+/// `io_uring`.
+fn transport() -> Result<TransportChoice, String> {
+    match std::env::var("BICKFORD_TRANSPORT").as_deref() {
+        Err(_) | Ok("auto") => Ok(TransportChoice::Auto),
+        Ok("dev_fuse") => Ok(TransportChoice::DevFuse),
+        Ok("io_uring") => Ok(TransportChoice::IoUring),
+        Ok(other) => Err(format!(
+            "BICKFORD_TRANSPORT={other}: auto, dev_fuse or io_uring"
+        )),
+    }
+}
+
+/// Mounts a file system, says so, and serves it until it is unmounted or a signal comes.
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn serve(filesystem: impl FileSystem, mountpoint: impl AsRef<Path>, name: &str) -> Outcome {
+    let options = MountOptions::new().fsname(name).subtype(name);
+    serve_with(filesystem, mountpoint, &options, |_| {})
+}
+
+// ANCHOR: serve
+/// The same with other options; `begin` is called once the mount answers.
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn serve_with(
+    filesystem: impl FileSystem,
+    mountpoint: impl AsRef<Path>,
+    options: &MountOptions,
+    begin: impl FnOnce(&Session),
+) -> Outcome {
+    let config = SessionConfig::default().transport(transport()?);
+    let session = Session::mount(filesystem, &mountpoint, options, config)?;
+    begin(&session);
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let stop = signals.handle();
+    let transport = session.transport_name();
+    println!("serving {} over {transport}", mountpoint.as_ref().display());
+    std::thread::scope(|scope| {
+        let unmounts = scope.spawn(|| {
+            if signals.forever().next().is_some()
+                && let Err(error) = session.unmount(Unmount::Lazy)
+            {
+                eprintln!("{error}");
+            }
+        });
+        session.wait();
+        stop.close();
+        drop(unmounts.join());
+    });
+    Ok(())
+}
+
+/// The code of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+// ANCHOR_END: serve

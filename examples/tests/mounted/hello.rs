@@ -1,0 +1,68 @@
+//! The examples with one file.
+
+use std::fs;
+
+use crate::example::{Example, can_mount};
+
+fn says_hello(program: &str) {
+    if !can_mount() {
+        return;
+    }
+    let example = Example::start(program, &[]);
+    let names: Vec<_> = fs::read_dir(example.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["hello"]);
+    assert_eq!(
+        fs::read_to_string(example.path("hello")).unwrap(),
+        "Hello, world!\n"
+    );
+    assert_eq!(fs::metadata(example.path("hello")).unwrap().len(), 14);
+    let missing = fs::read(example.path("missing")).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    example.finish();
+}
+
+#[test]
+fn over_inodes() {
+    says_hello(env!("CARGO_BIN_EXE_hello"));
+}
+
+#[test]
+fn over_paths() {
+    says_hello(env!("CARGO_BIN_EXE_hello-path"));
+}
+
+#[test]
+fn under_a_layer() {
+    if !can_mount() {
+        return;
+    }
+    let example = Example::start(env!("CARGO_BIN_EXE_hello-layer"), &[]);
+    assert_eq!(
+        fs::read_to_string(example.path("hello")).unwrap(),
+        "HELLO, WORLD!\n"
+    );
+    example.finish();
+}
+
+/// Far more readers than the example has threads.
+#[test]
+fn from_a_network_service() {
+    if !can_mount() {
+        return;
+    }
+    let example = Example::start(env!("CARGO_BIN_EXE_hello-async"), &[]);
+    std::thread::scope(|scope| {
+        for number in 0..300u64 {
+            let path = example.path(&number.to_string());
+            scope.spawn(move || {
+                let expected = format!("the square of {number} is {}\n", number * number);
+                assert_eq!(fs::read_to_string(path).unwrap(), expected);
+            });
+        }
+    });
+    assert!(fs::read(example.path("no-number")).is_err());
+    example.finish();
+}
