@@ -1,0 +1,66 @@
+# One command for each thing a developer or a newcomer does. `make` lists them.
+
+export PATH := $(CURDIR)/.prerequisites/bin:$(PATH)
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+RELEASE_COMMAND := $(TARGET)/release/bickford
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo check unit conformance-default conformance bench java doc clean
+
+help:
+	@echo 'make build         the bickford command, optimized: target/release/bickford'
+	@echo 'make demo          mount a real tree, use it, compare it with the native directory (root)'
+	@echo 'make test          everything a change must pass (root)'
+	@echo 'make check         the part of it that mounts nothing: style, lints, documentation, licences'
+	@echo 'make conformance   every preset, transport, I/O mode and lower mode, at full length: hours (root)'
+	@echo 'make bench         the micro-benchmarks of the library (root)'
+	@echo 'make java          the tests of the Java binding (JDK 22 or later, Maven)'
+	@echo 'make doc           the documentation of the libraries: target/doc/bickford/index.html'
+	@echo 'make clean         remove what was built'
+
+build:
+	$(CARGO) build --locked --release --package bickford-cli
+
+test: prerequisites-test check unit conformance-default
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) xtask tidy
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+	scripts/deny.sh
+
+unit:
+	$(CARGO) test --locked --workspace --exclude bickford-conformance
+
+# One test binary after the other and one test at a time: they share the machine's mounts, and a
+# test that measures descriptors or fills a disk must not do it to another.
+conformance-default: build
+	BICKFORD_BIN=$(RELEASE_COMMAND) \
+	    $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
+
+conformance: prerequisites-test build
+	BICKFORD_BIN=$(RELEASE_COMMAND) BICKFORD_COMBINATIONS=all BICKFORD_LENGTH=full \
+	    $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
+
+demo:
+	@scripts/prerequisites.sh demo
+	@scripts/demo.sh
+
+bench:
+	$(CARGO) bench --locked --package bickford
+
+java:
+	scripts/java-tests.sh
+
+doc:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+clean:
+	$(CARGO) clean
+
+.PHONY: prerequisites-test
+prerequisites-test:
+	@scripts/prerequisites.sh test

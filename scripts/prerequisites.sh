@@ -1,0 +1,92 @@
+#!/bin/sh
+# Sees to what the build, the demonstration and the tests need beyond make, git and a Rust toolchain.
+# As root it installs what is missing; otherwise it names what to install and fails.
+#
+#   scripts/prerequisites.sh demo    for `make demo`
+#   scripts/prerequisites.sh test    for `make test` and `make conformance`
+set -eu
+
+purpose=${1:-test}
+top=$(cd "$(dirname "$0")/.." && pwd)
+tools=$top/.prerequisites
+export PATH="$tools/bin:$PATH"
+
+# Versions the tests are known to work with. pjdfstest and fsx print their results for a reader, and
+# the tests parse them: another version is not taken.
+pjdfstest_version=0.2.2
+fsx_version=0.3.2
+cargo_deny_version=0.20.2
+
+say() { printf 'prerequisites: %s\n' "$*"; }
+fail() { say "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+case $purpose in
+demo | test) ;;
+*) fail "unknown purpose '$purpose'; use demo or test" ;;
+esac
+
+have cargo || fail "cargo not found; install a Rust toolchain (https://rustup.rs) and put ~/.cargo/bin on PATH"
+
+missing=
+# need PACKAGE PROGRAM: the Debian package that brings a program.
+need() {
+    PATH="$PATH:/usr/sbin:/sbin" have "$2" || missing="$missing $1"
+}
+
+need gcc gcc
+need fuse3 fusermount3
+need mount mount
+need util-linux setpriv
+if [ "$purpose" = test ]; then
+    need git git
+    need tar tar
+    need attr setfattr
+    need acl setfacl
+    need e2fsprogs mkfs.ext4
+    need sqlite3 sqlite3
+    need pkg-config pkg-config
+    # The kernel's header, against which the ABI's layouts are held.
+    [ -e /usr/include/linux/fuse.h ] || missing="$missing linux-libc-dev"
+fi
+
+if [ -n "$missing" ]; then
+    have apt-get || fail "missing:$missing (names of Debian packages); install what your distribution calls them"
+    [ "$(id -u)" = 0 ] || fail "missing:$missing; run as root: apt-get install --no-install-recommends$missing"
+    say "installing$missing"
+    apt-get update -q
+    # shellcheck disable=SC2086 # a list of words
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+fi
+
+if [ ! -e /dev/fuse ]; then
+    have modprobe && modprobe fuse 2>/dev/null || true
+    [ -e /dev/fuse ] || fail "/dev/fuse is missing: load the kernel's fuse module (modprobe fuse); in a container, pass the device in"
+fi
+
+[ "$purpose" = test ] || exit 0
+
+[ "$(id -u)" = 0 ] || fail "the tests mount file systems and change users: run them as root: sudo -E env \"PATH=\$PATH\" make test"
+
+# Small programs that run for seconds: time spent optimizing them is lost.
+install_tool() { # NAME VERSION
+    say "building $1 $2 into .prerequisites (once)"
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 \
+        cargo install --quiet --locked --root "$tools" --target-dir "$tools/target" \
+        --version "=$2" "$1" || fail "cannot build $1 $2; is the crate registry reachable?"
+    rm -rf "$tools/target"
+}
+
+pinned() { # NAME VERSION
+    if have "$1" && [ "$("$1" --version 2>/dev/null)" = "$1 $2" ]; then
+        return
+    fi
+    install_tool "$1" "$2"
+}
+
+pinned pjdfstest "$pjdfstest_version"
+pinned fsx "$fsx_version"
+if ! cargo deny --version >/dev/null 2>&1; then
+    install_tool cargo-deny "$cargo_deny_version"
+fi
