@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bickford_conformance::{
-    BODY_DEADLINE, Combination, Finished, Image, Mount, Scratch, Watchdog, command_path,
+    BODY_DEADLINE, Combination, Finished, Image, Mount, Scratch, SharedMap, Watchdog, command_path,
     full_length, fuse_mounts, require_root, run, wait_for,
 };
 
@@ -324,8 +324,23 @@ fn a_descriptor_limit_is_told_and_passes() {
             wait_for(DEADLINE, || fs::read(&last).is_ok()),
             "it stays out of descriptors"
         );
+        many_opens_of_one_file(mount.path(), 2 * LIMIT);
         mount.finish();
     }
+}
+
+/// A mapping keeps its file open without a descriptor of this process.
+fn many_opens_of_one_file(directory: &Path, opens: u32) {
+    let path = directory.join("mapped");
+    fs::write(&path, [7; 4096]).expect("write");
+    let maps: Vec<SharedMap> = (0..opens)
+        .map(|_| {
+            let mut options = File::options();
+            let file = options.read(true).write(true).open(&path).expect("open");
+            SharedMap::new(&file, 4096).expect("map")
+        })
+        .collect();
+    assert!(maps.iter().all(|map| map.read(100, 1) == [7]));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::credentials::Identity;
 use crate::handles::HandleTable;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
+use crate::lower_files::LowerFiles;
 use crate::node::{DescriptorCache, Nodes};
 use crate::presets::{Preset, Settings};
 use crate::sys::fanotify::Fanotify;
@@ -22,6 +23,8 @@ use crate::{StackFs, sys};
 /// Descriptors left for the session, its transport and the program around it.
 const RESERVED: usize = 64;
 const DESCRIPTORS_MIN: usize = 64;
+/// Opens at once, which bounds the memory for them; their descriptors are bounded apart.
+const OPENS_MAX: usize = 1 << 20;
 /// File systems whose close(2) can fail with what a write left undone: NFS, CIFS, SMB2, FUSE, 9p,
 /// Ceph.
 const REPORT_ON_CLOSE: [u32; 6] = [
@@ -149,7 +152,8 @@ impl Builder {
         Ok(StackFs {
             settings: self.settings,
             nodes: Nodes::new(root, descriptors, self.handles)?,
-            files: HandleTable::new(descriptors),
+            files: HandleTable::new(OPENS_MAX),
+            lower_files: LowerFiles::new(descriptors),
             dirs: HandleTable::new(descriptors),
             waiting: WaitingLocks::new(Arc::clone(&locks)),
             locks,

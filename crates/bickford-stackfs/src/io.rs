@@ -1,7 +1,7 @@
 //! Open files: open, read, write and what else is done through a handle.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bickford::abi::{OpenInFlags, OpenOutFlags, WriteFlags};
 use bickford::ops::{
@@ -16,11 +16,18 @@ use crate::StackFs;
 use crate::backing::{Register, Way};
 use crate::io_mode::IoMode;
 use crate::locks::Holder;
+use crate::lower_files::Key;
+use crate::node::ProcFd;
 use crate::sys;
 
 /// An open file.
 pub(crate) struct OpenFile {
+    /// Shared with other opens of the inode.
     pub(crate) fd: Arc<OwnedFd>,
+    /// What `fd` is counted under in [`crate::lower_files::LowerFiles`], if it is.
+    shared: Option<Key>,
+    /// This open's alone, from its first flock(2) on: such locks belong to the description.
+    flock: OnceLock<Arc<OwnedFd>>,
     pub(crate) node: u64,
     /// Whether the caller may write, so that the page cache may hold what the lower has not.
     writable: bool,
@@ -40,6 +47,17 @@ impl OpenFile {
         if !owners.contains(&owner) {
             owners.push(owner);
         }
+    }
+
+    /// A descriptor that no other open shares, for flock(2).
+    pub(crate) fn flock_descriptor(&self, proc: &ProcFd) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = self.flock.get() {
+            return Ok(Arc::clone(fd));
+        }
+        // A lock on NFS asks for the access that the caller has.
+        let access = rustix::fs::fcntl_getfl(&self.fd)? & OFlags::RWMODE;
+        let own = Arc::new(proc.reopen(self.fd.as_fd(), access)?);
+        Ok(Arc::clone(self.flock.get_or_init(|| own)))
     }
 }
 
@@ -82,7 +100,7 @@ impl StackFs {
         if flags & OFlags::RWMODE == OFlags::RDONLY
             && let Some((id, fd)) = self.backings.read_again(op.node.0)
         {
-            return self.handle(op.node.0, fd, op.flags, Some(Way::Kernel(id)));
+            return self.handle(op.node.0, (fd, None), op.flags, Some(Way::Kernel(id)));
         }
         let _acting = match op.open_flags.contains(OpenInFlags::KILL_SUIDGID) {
             true => Some(self.identity.without_fsetid()?),
@@ -107,15 +125,19 @@ impl StackFs {
         flags: u32,
         register: Register<'_>,
     ) -> Result<Opened, Errno> {
-        let fd = Arc::new(fd);
         if self.in_force().io == IoMode::Cached {
             // Once it opens without asking, the kernel does not say when a file is closed, not even
             // one that was made: a handle would stay for good.
             if is_writable(flags) {
-                self.on_demand_writers.insert(node, fd);
+                self.on_demand_writers.insert(node, Arc::new(fd));
             }
             return Ok(self.treatment(0, None));
         }
+        let key = Key {
+            node,
+            flags: rustix::fs::fcntl_getfl(&fd)?,
+        };
+        let fd = self.lower_files.open(key, fd)?;
         let way = (self.in_force().io == IoMode::Passthrough).then(|| {
             let writable = is_writable(flags);
             // What the kernel then writes drops set-id bits, whoever writes.
@@ -124,19 +146,21 @@ impl StackFs {
                 register(file)
             })
         });
-        self.handle(node, fd, flags, way)
+        self.handle(node, (fd, Some(key)), flags, way)
     }
 
     fn handle(
         &self,
         node: u64,
-        fd: Arc<OwnedFd>,
+        (fd, shared): (Arc<OwnedFd>, Option<Key>),
         flags: u32,
         way: Option<Way>,
     ) -> Result<Opened, Errno> {
         let writable = is_writable(flags);
         let file = OpenFile {
             fd,
+            shared,
+            flock: OnceLock::new(),
             node,
             writable,
             counted: way.is_some(),
@@ -145,6 +169,9 @@ impl StackFs {
         let handle = self.files.insert(file).inspect_err(|_| {
             if way.is_some() {
                 self.backings.close(node);
+            }
+            if let Some(key) = shared {
+                self.lower_files.close(key);
             }
         })?;
         if writable && self.write_back() {
@@ -261,6 +288,9 @@ impl StackFs {
         };
         if file.counted {
             self.backings.close(file.node);
+        }
+        if let Some(key) = file.shared {
+            self.lower_files.close(key);
         }
         for owner in owners {
             self.locks.release(Holder {

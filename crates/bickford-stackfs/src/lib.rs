@@ -32,6 +32,7 @@ mod io_mode;
 mod ioctl;
 mod lock_ops;
 mod locks;
+mod lower_files;
 mod lower_watch;
 mod metadata;
 mod node;
@@ -55,6 +56,7 @@ use io::OpenFile;
 use io_mode::InForce;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
+use lower_files::LowerFiles;
 use node::{DescriptorCache, Nodes};
 use sys::fanotify::Fanotify;
 use writers::Writers;
@@ -64,6 +66,7 @@ pub struct StackFs {
     settings: Settings,
     nodes: Nodes,
     files: HandleTable<OpenFile>,
+    lower_files: LowerFiles,
     dirs: HandleTable<OpenDir>,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,

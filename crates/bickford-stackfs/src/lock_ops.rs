@@ -267,7 +267,11 @@ impl StackFs {
             if !op.flock && op.lock.kind != LockKind::Unlock {
                 file.locked_by(op.owner.0);
             }
-            Attempt::new(op, file.node, Arc::clone(&file.fd))
+            let fd = match op.flock {
+                true => file.flock_descriptor(self.nodes.proc())?,
+                false => Arc::clone(&file.fd),
+            };
+            Attempt::new(op, file.node, fd)
         });
         let attempt = match attempt {
             Ok(attempt) => attempt,

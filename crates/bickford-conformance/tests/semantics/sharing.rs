@@ -12,6 +12,7 @@ use super::{Check, Seen, saw};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("whole-locks", whole_locks),
+    ("whole-locks-of-readers", whole_locks_of_readers),
     ("record-locks", record_locks),
     ("appends", appends),
     ("notice", notice),
@@ -50,6 +51,29 @@ fn whole_locks(top: &Path) -> Seen {
     saw!(seen, lock(FlockOperation::LockExclusive));
     drop(file);
     saw!(seen, freed("flock", &path));
+    seen
+}
+
+/// Such a lock belongs to one open, not to all that may share what is below it.
+fn whole_locks_of_readers(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let [first, second, third] = [(); 3].map(|()| File::open(&path).expect("open"));
+    let exclusive = FlockOperation::NonBlockingLockExclusive;
+    let shared = FlockOperation::NonBlockingLockShared;
+    saw!(seen, rustix::fs::flock(&first, exclusive));
+    saw!(seen, rustix::fs::flock(&second, exclusive));
+    saw!(seen, rustix::fs::flock(&third, shared));
+    saw!(seen, rustix::fs::flock(&first, shared));
+    saw!(seen, rustix::fs::flock(&second, shared));
+    saw!(seen, rustix::fs::flock(&third, exclusive));
+    saw!(seen, rustix::fs::flock(&first, FlockOperation::Unlock));
+    drop(second);
+    let deadline = std::time::Duration::from_secs(60);
+    let gone =
+        bickford_conformance::wait_for(deadline, || rustix::fs::flock(&third, exclusive).is_ok());
+    saw!(seen, gone);
     seen
 }
 

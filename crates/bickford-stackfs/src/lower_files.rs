@@ -1,0 +1,141 @@
+//! Descriptors of open lower files: one for all opens of an inode with the same flags.
+//!
+//! Nothing that goes through a handle depends on the position of the lower descriptor, so that a
+//! file which is open ten thousand times, as mappings keep it, needs one descriptor.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+const SHARDS: usize = 16;
+
+/// An inode and the flags that its file was opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) node: u64,
+    pub(crate) flags: OFlags,
+}
+
+struct Shared {
+    fd: Arc<OwnedFd>,
+    opens: usize,
+}
+
+type Shard = HashMap<Key, Shared>;
+
+/// See the module.
+pub(crate) struct LowerFiles {
+    shards: Vec<Mutex<Shard>>,
+    held: AtomicUsize,
+    limit: usize,
+}
+
+impl LowerFiles {
+    /// Room for `limit` descriptors.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            held: AtomicUsize::new(0),
+            limit,
+        }
+    }
+
+    fn shard(&self, node: u64) -> Option<MutexGuard<'_, Shard>> {
+        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+        let shard = self.shards.get(mixed as usize % SHARDS)?;
+        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The descriptor to use for one more open: another open's, or else `fd`. ENFILE at the limit.
+    pub(crate) fn open(&self, key: Key, fd: OwnedFd) -> Result<Arc<OwnedFd>, Errno> {
+        let mut shard = self.shard(key.node).ok_or(Errno::NFILE)?;
+        if let Some(shared) = shard.get_mut(&key) {
+            shared.opens += 1;
+            let shared = Arc::clone(&shared.fd);
+            // `fd` is closed after the lock: closing can take the lower file system a while.
+            drop(shard);
+            return Ok(shared);
+        }
+        if self.held.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            self.held.fetch_sub(1, Ordering::Relaxed);
+            drop(shard);
+            return Err(Errno::NFILE);
+        }
+        let fd = Arc::new(fd);
+        let shared = Shared {
+            fd: Arc::clone(&fd),
+            opens: 1,
+        };
+        shard.insert(key, shared);
+        Ok(fd)
+    }
+
+    /// One open less.
+    pub(crate) fn close(&self, key: Key) {
+        let Some(mut shard) = self.shard(key.node) else {
+            return;
+        };
+        let Some(shared) = shard.get_mut(&key) else {
+            return;
+        };
+        shared.opens = shared.opens.saturating_sub(1);
+        if shared.opens == 0 {
+            let closed = shard.remove(&key);
+            drop(shard);
+            self.held.fetch_sub(1, Ordering::Relaxed);
+            drop(closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Key = Key {
+        node: 1,
+        flags: OFlags::RDONLY,
+    };
+    const WRITE: Key = Key {
+        node: 1,
+        flags: OFlags::RDWR,
+    };
+
+    fn file() -> OwnedFd {
+        tempfile::tempfile().unwrap().into()
+    }
+
+    #[test]
+    fn opens_with_the_same_flags_share_a_descriptor_until_the_last_close() {
+        let files = LowerFiles::new(2);
+        let first = files.open(READ, file()).unwrap();
+        for _ in 0..1000 {
+            assert!(Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
+        }
+        let write = files.open(WRITE, file()).unwrap();
+        assert!(!Arc::ptr_eq(&write, &first));
+        for _ in 0..1000 {
+            files.close(READ);
+        }
+        assert!(Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
+        files.close(READ);
+        files.close(READ);
+        assert_eq!(Arc::strong_count(&first), 1, "given up");
+        assert!(!Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
+    }
+
+    #[test]
+    fn descriptors_are_bounded_and_opens_are_not() {
+        let files = LowerFiles::new(1);
+        files.open(READ, file()).unwrap();
+        assert_eq!(files.open(WRITE, file()).unwrap_err(), Errno::NFILE);
+        assert!(files.open(READ, file()).is_ok());
+        files.close(READ);
+        files.close(READ);
+        assert!(files.open(WRITE, file()).is_ok());
+    }
+}
