@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => None,
     };
     let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
-    tracepoints.name_callers().map_err(fail)?;
+    tracepoints.name_callers();
     let mut tracer = Tracer {
         arguments,
         tracepoints,

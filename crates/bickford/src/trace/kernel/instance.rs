@@ -79,7 +79,6 @@ impl Instance {
         // One clock for all CPUs, since a request may end on another than it began on; and the one
         // that daemons have.
         self.set("trace_clock", "mono")?;
-        self.set("options/record-cmd", "0")?;
         if let Some(connection) = connection {
             self.set("events/fuse/filter", &format!("connection == {connection}"))?;
         }
@@ -92,10 +91,6 @@ impl Instance {
 
     pub(super) fn disable(&self) -> io::Result<()> {
         self.set("events/fuse/enable", "0")
-    }
-
-    pub(super) fn record_names(&self) -> io::Result<()> {
-        self.set("options/record-cmd", "1")
     }
 
     /// Command name of a thread: its own, or the one the kernel saw last where it has ended.

@@ -109,15 +109,10 @@ impl Tracepoints {
         })
     }
 
-    /// From now on gives requests the command names of their callers. It costs a little for each
-    /// switch between threads of the machine.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn name_callers(&mut self) -> io::Result<()> {
-        self.instance.record_names()?;
+    /// From now on gives requests the command names of their callers, which takes a look at /proc for
+    /// each caller.
+    pub fn name_callers(&mut self) {
         self.callers = true;
-        Ok(())
     }
 
     /// Ends tracing; what is in the buffers can still be taken.
