@@ -61,6 +61,11 @@ maven() {
 }
 
 jdk=$(find_jdk)
+# For other scripts: where the JDK is.
+if [ "${1:-}" = --find-jdk ]; then
+	printf '%s\n' "$jdk"
+	exit 0
+fi
 [ -n "$jdk" ] || skip "no JDK $oldest or later in JAVA_HOME, on PATH and in /usr/lib/jvm"
 command -v mvn >/dev/null || skip "no Maven (mvn) on PATH"
 
