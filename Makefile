@@ -16,14 +16,14 @@ help:
 	@echo 'make check         the part of it that mounts nothing: style, lints, documentation, licences'
 	@echo 'make conformance   every preset, transport, I/O mode and lower mode, at full length: hours (root)'
 	@echo 'make bench         the micro-benchmarks of the library (root)'
-	@echo 'make java          the tests of the Java binding (JDK 22 or later, Maven)'
+	@echo 'make java          the part of it for the Java binding (JDK 22 or later, Maven)'
 	@echo 'make doc           the documentation of the libraries: target/doc/bickford/index.html'
 	@echo 'make clean         remove what was built'
 
 build:
 	$(CARGO) build --locked --release --package bickford-cli
 
-test: prerequisites-test check unit conformance-default
+test: prerequisites-test check unit java conformance-default
 
 check:
 	$(CARGO) fmt --all --check

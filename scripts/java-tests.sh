@@ -1,19 +1,32 @@
 #!/bin/sh
 # Runs the tests of bindings/java. Without a JDK 22 or later, or Maven, it says what to install and
 # succeeds: the rest of the project does not need them. Arguments are passed to Maven.
+#
+# Maven downloads from Maven Central what it has not got yet. When that fails, which says nothing about
+# the change that is tested, it is tried again, and then this fails with another status than a test.
+#
+# Exit status: 0 passed, or left out as said above; 1 a test or the build failed; 3 not downloaded.
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+downloads=4
+oldest=22
+
+notice() {
+	bar=$(printf '%080d' 0 | tr 0 '*')
+	printf '%s\n' "$bar" >&2
+	sed 's/^/*  /' >&2
+	printf '%s\n' "$bar" >&2
+}
 
 skip() {
-	cat >&2 <<TEXT
-********************************************************************************
-*  THE JAVA TESTS WERE NOT RUN: $1
-*  Install a JDK 22 or later (for example Temurin 25, https://adoptium.net) and
-*  Maven 3.8 or later (Debian, Ubuntu: apt-get install maven), and set JAVA_HOME
-*  if the JDK is not below /usr/lib/jvm. Then run scripts/java-tests.sh again.
-********************************************************************************
-TEXT
+	notice <<-TEXT
+		THE JAVA TESTS WERE NOT RUN: $1
+		Install a JDK $oldest or later (for example Temurin 25, https://adoptium.net) and
+		Maven 3.8 or later (Debian, Ubuntu: apt-get install maven), and set JAVA_HOME
+		if the JDK is neither on PATH nor below /usr/lib/jvm. Then run
+		scripts/java-tests.sh again.
+	TEXT
 	exit 0
 }
 
@@ -21,29 +34,82 @@ release_of() {
 	"$1/bin/javac" -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'
 }
 
-jdk=
-for home in "${JAVA_HOME:-}" /usr/lib/jvm/*; do
-	if [ -n "$home" ] && [ -x "$home/bin/javac" ]; then
-		release=$(release_of "$home")
-		if [ "${release:-0}" -ge 22 ]; then
-			jdk=$home
-			break
-		fi
+# The home of the first JDK that is new enough; nothing where there is none.
+find_jdk() {
+	on_path=$(command -v javac || command -v java || true)
+	if [ -n "$on_path" ]; then
+		on_path=$(dirname -- "$(dirname -- "$(readlink -f -- "$on_path")")")
 	fi
-done
-[ -n "$jdk" ] || skip "no JDK 22 or later in JAVA_HOME and /usr/lib/jvm"
-command -v mvn >/dev/null || skip "no Maven (mvn) in PATH"
+	for home in "${JAVA_HOME:-}" "$on_path" /usr/lib/jvm/*; do
+		if [ -n "$home" ] && [ -x "$home/bin/javac" ]; then
+			release=$(release_of "$home")
+			if [ "${release:-0}" -ge "$oldest" ]; then
+				printf '%s\n' "$home"
+				return
+			fi
+		fi
+	done
+}
+
+# Whether the log of a failed Maven tells that something could not be had from a repository.
+not_downloaded() {
+	grep -E -q 'Could not (transfer|find) artifact|in offline mode|Could not resolve dependencies|or one of its dependencies could not be resolved|Failed to read artifact descriptor|Non-resolvable' "$log"
+}
+
+maven() {
+	JAVA_HOME=$jdk mvn --batch-mode --no-transfer-progress "$@" >"$log" 2>&1
+}
+
+jdk=$(find_jdk)
+# For other scripts: where the JDK is.
+if [ "${1:-}" = --find-jdk ]; then
+	printf '%s\n' "$jdk"
+	exit 0
+fi
+[ -n "$jdk" ] || skip "no JDK $oldest or later in JAVA_HOME, on PATH and in /usr/lib/jvm"
+command -v mvn >/dev/null || skip "no Maven (mvn) on PATH"
 
 cd "$root"
-target=$(cargo metadata --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-native=$target/debug/libbickford_ffi.so
 case " $* " in
-*" -Dbickford.native="*) native= ;;
-*) cargo build --package bickford-ffi ;;
+*" -Dbickford.native="*) ;;
+*)
+	# With the features that the tests of the workspace are built with: what they built is used again.
+	cargo build --locked --workspace --exclude bickford-conformance --lib
+	target=$(cargo metadata --locked --no-deps --format-version 1 |
+		sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+	set -- -Dbickford.native="$target/debug/libbickford_ffi.so" "${@:-test}"
+	;;
 esac
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+trap 'exit 1' INT TERM
 cd bindings/java
 echo "java tests: $("$jdk/bin/java" -version 2>&1 | head -n 1), $jdk"
-if [ -n "$native" ]; then
-	set -- -Dbickford.native="$native" "${@:-test}"
+status=0
+# What is there already needs no network.
+maven --offline "$@" || status=$?
+attempt=1
+while [ "$status" -ne 0 ] && not_downloaded; do
+	if [ "$attempt" -gt "$downloads" ]; then
+		grep '^\[ERROR\]' "$log" >&2 || cat "$log" >&2
+		notice <<-TEXT
+			THE JAVA TESTS WERE NOT RUN: Maven could not download what they need, in
+			$downloads attempts. The tests themselves have not failed. See the lines above;
+			check that https://repo.maven.apache.org can be reached, or name a mirror
+			in ~/.m2/settings.xml. Then run scripts/java-tests.sh again.
+		TEXT
+		exit 3
+	fi
+	echo "java tests: downloading from Maven's repositories, attempt $attempt of $downloads"
+	[ "$attempt" -eq 1 ] || sleep $((attempt * 5))
+	attempt=$((attempt + 1))
+	status=0
+	maven --update-snapshots "$@" || status=$?
+done
+if [ "$status" -ne 0 ]; then
+	cat "$log" >&2
+	echo "java tests: FAILED" >&2
+	exit 1
 fi
-JAVA_HOME=$jdk exec mvn --batch-mode --quiet "$@"
+grep -E '^(\[[A-Z]*\] )?Tests run:.*[0-9]$' "$log" | tail -n 1 | sed 's/.*Tests run/java tests: run/'

@@ -251,7 +251,7 @@ impl<'a> Runner<'a> {
         let before = Moment::now(&self.device, &target);
         let ran = self.execute(&row.kind, &target, entrance.as_deref());
         let after = Moment::now(&self.device, &target);
-        let requests = tracing.map(Tracing::finish);
+        let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
         let trouble = target.trouble();
         let cached = limit.as_ref().map(MemoryLimit::page_cache);
         let kills = limit.as_ref().map_or(0, MemoryLimit::kills);
@@ -279,20 +279,31 @@ impl<'a> Runner<'a> {
             daemon: after.daemon_since(&before),
             system: after.system.since(&before.system),
             disk: after.disk.zip(before.disk).map(|(a, b)| a.since(&b)),
-            requests: requests.map(|r| self.check(r, row, config)),
+            requests,
             caches,
             memory_limit: limit.as_ref().map(|l| l.bytes),
         })
     }
 
-    fn check(&mut self, requests: Requests, row: &Row, config: &Config) -> Requests {
-        if requests.lost > 0 {
-            self.notes.push(format!(
-                "{} · {}: {} trace events were lost, its request counts are too small.",
-                row.name, config.name, requests.lost
-            ));
+    fn requests(&mut self, tracing: Tracing, row: &Row, config: &Config) -> Option<Requests> {
+        let (row, config) = (&row.name, &config.name);
+        match tracing.finish() {
+            Ok(requests) => {
+                if requests.lost > 0 {
+                    self.notes.push(format!(
+                        "{row} · {config}: {} trace events were lost, its request counts are too small.",
+                        requests.lost
+                    ));
+                }
+                Some(requests)
+            }
+            Err(error) => {
+                self.notes.push(format!(
+                    "{row} · {config}: requests are not counted: {error}."
+                ));
+                None
+            }
         }
-        requests
     }
 
     fn trace(&mut self, target: &Target) -> Option<Tracing> {

@@ -73,15 +73,8 @@ struct Request {
 }
 
 impl Request {
-    fn name(&self) -> String {
-        Opcode::from_u32(self.kernel.opcode).map_or_else(
-            || self.kernel.opcode.to_string(),
-            |opcode| opcode.name().into(),
-        )
-    }
-
-    fn total_us(&self) -> u64 {
-        self.kernel.ended_us.saturating_sub(self.kernel.sent_us)
+    fn total_us(&self) -> f64 {
+        self.kernel.duration_ns() as f64 / 1e3
     }
 
     /// Microseconds queued and in transport, in the library, in the handler, and in sending.
@@ -89,7 +82,7 @@ impl Request {
         let event = self.daemon.as_ref()?;
         let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
         Some([
-            us(self.kernel.sent_us.saturating_mul(1_000), event.received),
+            us(self.kernel.sent_ns, event.received),
             us(event.received, event.decoded),
             us(event.decoded, event.handled),
             us(event.handled, event.sent),
@@ -117,7 +110,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         },
         None => None,
     };
-    let tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
+    let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
+    tracepoints.name_callers();
     let mut tracer = Tracer {
         arguments,
         tracepoints,
@@ -228,7 +222,7 @@ impl Tracer<'_> {
         let opcodes = &self.arguments.opcode;
         let kind = Opcode::from_u32(request.kernel.opcode);
         (opcodes.is_empty() || kind.is_some_and(|kind| opcodes.contains(&kind)))
-            && request.total_us() >= self.arguments.slower_than
+            && request.kernel.duration_ns() >= self.arguments.slower_than.saturating_mul(1_000)
             && self
                 .arguments
                 .pid
@@ -241,9 +235,9 @@ impl Tracer<'_> {
             Format::Text => {
                 write!(
                     out,
-                    "{:>16.6} {:<16} {:>10} {}-{} {} us error {}",
-                    kernel.sent_us as f64 / 1e6,
-                    request.name(),
+                    "{:>16.6} {:<16} {:>10} {}-{} {:.1} us error {}",
+                    kernel.sent_ns as f64 / 1e9,
+                    kernel.name(),
                     kernel.unique,
                     kernel.comm,
                     kernel.pid,
@@ -262,7 +256,7 @@ impl Tracer<'_> {
             Format::Chrome => {
                 let comma = if std::mem::take(first) { "" } else { ",\n" };
                 let span = json!({
-                    "name": request.name(), "cat": "fuse", "ph": "X", "ts": kernel.sent_us,
+                    "name": kernel.name(), "cat": "fuse", "ph": "X", "ts": kernel.sent_ns as f64 / 1e3,
                     "dur": request.total_us(), "pid": kernel.connection, "tid": kernel.pid,
                     "args": self.object(request),
                 });
@@ -277,8 +271,8 @@ impl Tracer<'_> {
             json!({"queued": queued, "decode": decode, "handler": handler, "reply": reply})
         });
         json!({
-            "connection": kernel.connection, "unique": kernel.unique, "opcode": request.name(),
-            "comm": kernel.comm, "pid": kernel.pid, "sent_us": kernel.sent_us,
+            "connection": kernel.connection, "unique": kernel.unique, "opcode": kernel.name(),
+            "comm": kernel.comm, "pid": kernel.pid, "sent_us": kernel.sent_ns as f64 / 1e3,
             "total_us": request.total_us(), "bytes_in": kernel.bytes_in,
             "bytes_out": kernel.bytes_out, "error": kernel.error, "stages_us": stages,
         })
@@ -287,12 +281,14 @@ impl Tracer<'_> {
     /// What was not answered, and what was missed.
     fn epilogue(&self) {
         let mut open: Vec<_> = self.tracepoints.unanswered().collect();
-        open.sort_by_key(|request| request.sent_us);
+        open.sort_by_key(|request| request.sent_ns);
         for request in open {
-            let name = Opcode::from_u32(request.opcode).map_or("?", |opcode| opcode.name());
             eprintln!(
-                "not answered: {name} unique {} of {}-{}",
-                request.unique, request.comm, request.pid
+                "not answered: {} unique {} of {}-{}",
+                request.name(),
+                request.unique,
+                request.comm,
+                request.pid
             );
         }
         let lost =

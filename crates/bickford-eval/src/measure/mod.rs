@@ -2,7 +2,6 @@
 
 pub mod cpu;
 pub mod disk;
-mod ring_buffer;
 pub mod tracepoints;
 
 use hdrhistogram::Histogram;

@@ -67,7 +67,11 @@ fn explain(given: &Path, source: io::Error) -> MountError {
     }
     match Errno::from_io_error(&source) {
         Some(Errno::NOENT) => MountError::NotFound { mountpoint },
-        Some(Errno::NOTCONN | Errno::CONNABORTED) => MountError::Dead { mountpoint },
+        // ECANCELED comes for a moment from a mount over io_uring whose server was killed: the
+        // kernel cancels what it had handed to the rings before it aborts the connection.
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
+            MountError::Dead { mountpoint }
+        }
         _ => MountError::Unusable { mountpoint, source },
     }
 }
@@ -111,6 +115,14 @@ mod tests {
         assert!(empty.contains("no mount point"), "{empty}");
         let below = message(&file.join("x"), RootKind::Directory);
         assert!(below.contains("file/x"), "{below}");
+    }
+
+    #[test]
+    fn what_a_dead_server_leaves_is_recognised() {
+        for errno in [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED] {
+            let error = explain(Path::new("/x"), errno.into());
+            assert!(matches!(error, MountError::Dead { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -95,7 +95,7 @@ class FatalTest {
             place.until("it is said to be dead", () -> assertThrows(IOException.class,
                     () -> Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT))
                     .getMessage().contains("bickford unmount"));
-            Place.command("umount", place.mountpoint.toString());
+            place.unmount();
             assertFalse(place.isMounted());
         }
     }

@@ -66,7 +66,7 @@ class MainTest {
                 assertTrue(process.isAlive(), output);
                 Files.writeString(place.mountpoint.resolve("file"), "launched");
                 assertEquals("LAUNCHED", Files.readString(place.source.resolve("file")));
-                Place.command("umount", place.mountpoint.toString());
+                place.unmount();
                 place.until("the process ends", () -> !process.isAlive());
                 assertEquals(0, process.exitValue(), place::outputOrError);
                 assertFalse(place.isMounted());

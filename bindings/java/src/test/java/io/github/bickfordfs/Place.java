@@ -109,6 +109,21 @@ final class Place implements AutoCloseable {
         return output;
     }
 
+    /** Unmounts as soon as nothing has it busy: a process that was just started may for a moment. */
+    void unmount() throws Exception {
+        until("it can be unmounted", () -> {
+            try {
+                command("umount", mountpoint.toString());
+                return true;
+            } catch (IOException e) {
+                if (!e.getMessage().contains("busy")) {
+                    throw e;
+                }
+                return false;
+            }
+        });
+    }
+
     /** A virtual machine that runs the main method of a class with this one's class path. */
     Process java(Class<?> main, String... args) throws IOException {
         List<String> command = new java.util.ArrayList<>(List.of(

@@ -117,12 +117,9 @@ mod tests {
         ));
     }
 
-    #[test]
-    fn no_page_panics() {
-        let mut random = fastrand::Rng::with_seed(3);
-        for length in 0..600 {
-            let mut page = vec![0_u8; length];
-            random.fill(&mut page);
+    proptest::proptest! {
+        #[test]
+        fn no_page_panics(page in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..600)) {
             read_page(&page, |_, _| {});
         }
     }

@@ -1,0 +1,151 @@
+//! An instance of tracefs: a buffer and switches of its own, removed at the end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(super) const EVENTS: [&str; 2] = ["fuse_request_send", "fuse_request_end"];
+
+/// Buffer of each CPU in KiB: 16 MiB hold some 400,000 events between two readings.
+const BUFFER_KIB: &str = "16384";
+const PREFIX: &str = "bickford-";
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Where tracefs is mounted.
+///
+/// # Errors
+/// When it is not.
+pub fn tracefs() -> io::Result<PathBuf> {
+    for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
+        if Path::new(path).join("events").is_dir() {
+            return Ok(path.into());
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        "tracefs is not mounted; as root: mount -t tracefs none /sys/kernel/tracing",
+    ))
+}
+
+pub(super) fn context(error: &io::Error, path: &Path) -> io::Error {
+    let hint = if error.kind() == io::ErrorKind::PermissionDenied {
+        "; run as root"
+    } else {
+        ""
+    };
+    io::Error::new(error.kind(), format!("{}: {error}{hint}", path.display()))
+}
+
+#[derive(Debug)]
+pub(super) struct Instance {
+    path: PathBuf,
+}
+
+impl Instance {
+    pub(super) fn make(tracefs: &Path) -> io::Result<Self> {
+        let instances = tracefs.join("instances");
+        remove_leftovers(&instances);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = instances.join(format!("{PREFIX}{}-{count}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| context(&error, &path))?;
+        Ok(Self { path })
+    }
+
+    fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        let path = self.path.join(name);
+        fs::write(&path, value).map_err(|error| context(&error, &path))
+    }
+
+    /// The buffers of all CPUs, for reading without waiting.
+    pub(super) fn buffers(&self) -> io::Result<Vec<File>> {
+        self.set("buffer_size_kb", BUFFER_KIB)?;
+        let directory = self.path.join("per_cpu");
+        let cpus = fs::read_dir(&directory).map_err(|error| context(&error, &directory))?;
+        cpus.map(|cpu| {
+            let path = cpu?.path().join("trace_pipe_raw");
+            OpenOptions::new()
+                .read(true)
+                .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+                .open(&path)
+                .map_err(|error| context(&error, &path))
+        })
+        .collect()
+    }
+
+    pub(super) fn enable(&self, connection: Option<u32>) -> io::Result<()> {
+        // One clock for all CPUs, since a request may end on another than it began on; and the one
+        // that daemons have.
+        self.set("trace_clock", "mono")?;
+        if let Some(connection) = connection {
+            self.set("events/fuse/filter", &format!("connection == {connection}"))?;
+        }
+        // The end first: the other way round, a request could seem to be open for ever.
+        for event in EVENTS.iter().rev() {
+            self.set(&format!("events/fuse/{event}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn disable(&self) -> io::Result<()> {
+        self.set("events/fuse/enable", "0")
+    }
+
+    /// Command name of a thread: its own, or the one the kernel saw last where it has ended.
+    pub(super) fn name_of(&self, thread: u32) -> String {
+        if let Ok(name) = fs::read_to_string(format!("/proc/{thread}/comm")) {
+            return name.trim_end().to_owned();
+        }
+        let root = self.path.ancestors().nth(2).unwrap_or(&self.path);
+        let saved = fs::read_to_string(root.join("saved_cmdlines")).unwrap_or_default();
+        let of_line = |line: &str| {
+            let (pid, name) = line.split_once(' ')?;
+            (pid.parse() == Ok(thread)).then(|| name.to_owned())
+        };
+        saved.lines().find_map(of_line).unwrap_or_default()
+    }
+
+    /// Events that found no room in the buffers.
+    pub(super) fn overrun(&self) -> u64 {
+        let cpus = fs::read_dir(self.path.join("per_cpu"))
+            .into_iter()
+            .flatten();
+        let of_cpu = |path: PathBuf| -> u64 {
+            let stats = fs::read_to_string(path.join("stats")).unwrap_or_default();
+            let count = |name: &str| {
+                let value = stats.lines().find_map(|line| line.strip_prefix(name));
+                value.and_then(|value| value.trim().parse::<u64>().ok())
+            };
+            count("overrun:").unwrap_or(0) + count("dropped events:").unwrap_or(0)
+        };
+        cpus.flatten().map(|cpu| of_cpu(cpu.path())).sum()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let ended = self.disable();
+        if let Err(error) = ended
+            .and_then(|()| fs::remove_dir(&self.path).map_err(|error| context(&error, &self.path)))
+        {
+            tracing::warn!("end tracing: {error}");
+        }
+    }
+}
+
+/// Removes instances of processes that were killed. The kernel keeps one that is being read.
+fn remove_leftovers(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let alive = |pid: &str| Path::new("/proc").join(pid).exists();
+        if owner.is_some_and(|pid| pid.parse::<u32>().is_ok() && !alive(pid)) {
+            // A failure means that somebody in another namespace uses it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The kernel's tracepoints `fuse_request_send` and `fuse_request_end`: every request of any FUSE
+//! mount, whoever serves it.
+//!
+//! They are read through an instance of tracefs of its own, which is removed afterwards, so that
+//! nothing is left enabled and other users of tracing are not disturbed. Pages are read as the kernel
+//! wrote them, since formatting each event as text would cost more than many requests do. FORGET and
+//! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests.
+
+mod format;
+mod instance;
+mod join;
+mod ring_buffer;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use bickford_abi::Opcode;
+
+use self::format::Format;
+pub use self::instance::tracefs;
+use self::instance::{EVENTS, Instance};
+use self::join::Join;
+
+/// A request as the kernel saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelRequest {
+    /// Number of the connection, as in /sys/fs/fuse/connections.
+    pub connection: u32,
+    /// Number of the request within its connection.
+    pub unique: u64,
+    /// Number of the opcode.
+    pub opcode: u32,
+    /// Command name of the caller; empty unless [`Tracepoints::name_callers`] was called, or where it
+    /// is not known any more.
+    pub comm: String,
+    /// The calling thread.
+    pub pid: u32,
+    /// Bytes of the request.
+    pub bytes_in: u32,
+    /// Bytes of the answer; zero over io_uring.
+    pub bytes_out: u32,
+    /// Zero, or the negative errno of the answer.
+    pub error: i32,
+    /// When it was queued: nanoseconds of the monotonic clock.
+    pub sent_ns: u64,
+    /// When it was answered.
+    pub ended_ns: u64,
+}
+
+impl KernelRequest {
+    /// The kernel's name of the opcode, such as `LOOKUP`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        Opcode::from_u32(self.opcode).map_or_else(
+            || format!("opcode {}", self.opcode),
+            |opcode| opcode.name().into(),
+        )
+    }
+
+    /// Nanoseconds from being queued to being answered.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.ended_ns.saturating_sub(self.sent_ns)
+    }
+}
+
+/// Requests that one call of [`Tracepoints::take`] returns at most (a few more, to whole pages).
+const BATCH_MAX: usize = 65_536;
+/// How often the buffers are looked at while they are empty.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Reads the tracepoints until it is dropped.
+#[derive(Debug)]
+pub struct Tracepoints {
+    // Closed before the instance is removed, which is busy while they are open.
+    buffers: Vec<File>,
+    instance: Instance,
+    send: Format,
+    end: Format,
+    join: Join,
+    page: Vec<u8>,
+    callers: bool,
+}
+
+impl Tracepoints {
+    /// Begins to trace one connection, or all.
+    ///
+    /// # Errors
+    /// When tracefs is not mounted, the process may not use it, or the kernel has no such
+    /// tracepoints.
+    pub fn open(connection: Option<u32>) -> io::Result<Self> {
+        let root = tracefs()?;
+        let [send, end] = EVENTS;
+        let (send, end) = (Format::read(&root, send)?, Format::read(&root, end)?);
+        let instance = Instance::make(&root)?;
+        let buffers = instance.buffers()?;
+        instance.enable(connection)?;
+        Ok(Self {
+            buffers,
+            instance,
+            send,
+            end,
+            join: Join::default(),
+            page: vec![0; rustix::param::page_size()],
+            callers: false,
+        })
+    }
+
+    /// From now on gives requests the command names of their callers, which takes a look at /proc for
+    /// each caller.
+    pub fn name_callers(&mut self) {
+        self.callers = true;
+    }
+
+    /// Ends tracing; what is in the buffers can still be taken.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.instance.disable()
+    }
+
+    /// How many events were lost: the kernel dropped them because they were not read in time, or too
+    /// many requests were open at once.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.join.lost + self.instance.overrun()
+    }
+
+    /// Requests that were sent and have not ended since tracing began.
+    pub fn unanswered(&self) -> impl Iterator<Item = &KernelRequest> {
+        self.join.open()
+    }
+
+    /// Requests that ended since the last call; waits for at most `timeout` when there are none.
+    ///
+    /// # Errors
+    /// When a buffer cannot be read.
+    pub fn take(&mut self, timeout: Duration) -> io::Result<Vec<KernelRequest>> {
+        let mut ended = Vec::new();
+        let mut waited = Duration::ZERO;
+        loop {
+            let read = self.pass(&mut ended)?;
+            if !ended.is_empty() || (waited >= timeout && !read) {
+                break;
+            }
+            if !read {
+                std::thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+        }
+        if self.callers {
+            self.name(&mut ended);
+        }
+        Ok(ended)
+    }
+
+    /// Reads what every CPU has; `false` when there was nothing.
+    fn pass(&mut self, ended: &mut Vec<KernelRequest>) -> io::Result<bool> {
+        let mut any = false;
+        for buffer in &mut self.buffers {
+            while ended.len() < BATCH_MAX {
+                match buffer.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(length) => {
+                        any = true;
+                        let page = self.page.get(..length).unwrap_or_default();
+                        follow(page, [&self.send, &self.end], &mut self.join, ended);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if !any {
+            // Everything was read that was there when this pass began.
+            self.join.settle();
+        }
+        Ok(any)
+    }
+
+    fn name(&self, requests: &mut [KernelRequest]) {
+        let mut names: HashMap<u32, String> = HashMap::new();
+        for request in requests.iter_mut() {
+            let name = names
+                .entry(request.pid)
+                .or_insert_with(|| self.instance.name_of(request.pid));
+            request.comm.clone_from(name);
+        }
+    }
+}
+
+/// Joins the events of a page of the buffer.
+fn follow(page: &[u8], [send, end]: [&Format; 2], join: &mut Join, ended: &mut Vec<KernelRequest>) {
+    ring_buffer::read_page(page, |time, payload| {
+        let kind = format::kind(payload);
+        if kind == Some(send.id) {
+            ended.extend(
+                send.sent(payload, time)
+                    .and_then(|request| join.send(request)),
+            );
+        } else if kind == Some(end.id) {
+            ended.extend(end.ended(payload, time).and_then(|answer| join.end(answer)));
+        }
+    });
+}
