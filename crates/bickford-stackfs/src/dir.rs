@@ -46,6 +46,13 @@ impl StackFs {
         Ok(Arc::clone(&self.dir_of(node, handle)?.fd))
     }
 
+    /// Whether the kernel may keep the listing of a directory until it hears of a change: of those
+    /// made through the mount it knows, of others it is told where the directory is watched.
+    fn caches_listing(&self, node: NodeId) -> bool {
+        let watched = self.is_watched() && self.nodes.on_source(node.0);
+        self.settings.exclusive || watched
+    }
+
     /// The kernel then caches listings, which is right only where nobody else changes them.
     fn opens_directories_itself(&self) -> bool {
         self.io_mode() == IoMode::Cached && self.settings.exclusive
@@ -56,7 +63,7 @@ impl StackFs {
             return Err(Errno::NOSYS);
         }
         let handle = self.dirs.insert(self.open_dir(op.node)?)?;
-        let flags = match self.settings.exclusive {
+        let flags = match self.caches_listing(op.node) {
             true => OpenOutFlags::CACHE_DIR | OpenOutFlags::KEEP_CACHE,
             false => OpenOutFlags::empty(),
         };

@@ -65,6 +65,7 @@ impl FileSystem for StackFs {
         }
         negotiation.set_splice_writes(self.settings.splice);
         negotiation.set_max_write(self.settings.max_request);
+        negotiation.set_read_ahead(self.settings.read_ahead);
         negotiation.set_time_granularity(1);
         Ok(())
     }

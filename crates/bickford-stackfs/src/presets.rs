@@ -48,6 +48,7 @@ impl Preset {
             attr_timeout: Duration::from_secs(1),
             negative_timeout: Duration::ZERO,
             max_request: 128 << 10,
+            read_ahead: 128 << 10,
             write_back: false,
             splice: false,
             exclusive: false,
@@ -60,6 +61,7 @@ impl Preset {
                 ..common
             },
             Self::Opt => Settings {
+                read_ahead: 512 << 10,
                 write_back: true,
                 splice: true,
                 ..common
@@ -69,6 +71,7 @@ impl Preset {
                 attr_timeout: FOREVER,
                 negative_timeout: FOREVER,
                 max_request: 1 << 20,
+                read_ahead: 1 << 20,
                 write_back: true,
                 splice: true,
                 exclusive: true,
@@ -115,6 +118,9 @@ pub struct Settings {
     pub negative_timeout: Duration,
     /// Bytes of data in one request, 4 KiB to 1 MiB.
     pub max_request: u32,
+    /// Bytes that the kernel reads ahead in a file that is read in sequence. Above 128 KiB only
+    /// root gets it; without, 128 KiB is what it comes to.
+    pub read_ahead: u32,
     /// Whether writes gather in the page cache, where the I/O mode allows it.
     pub write_back: bool,
     /// Whether data move through pipes where that saves copying them.

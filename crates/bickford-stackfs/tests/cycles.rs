@@ -1,7 +1,6 @@
 //! Mounting and unmounting again and again leaves nothing behind in the process.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
 mod support;
 
 use std::time::{Duration, Instant};

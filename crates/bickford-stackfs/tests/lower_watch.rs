@@ -1,7 +1,6 @@
 //! What others change below is seen through the mount, although everything is cached for good.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[allow(dead_code, reason = "other tests use the rest of it")]
 mod support;
 
 use std::fs;

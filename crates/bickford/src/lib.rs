@@ -31,5 +31,5 @@ pub use id::{FileHandle, Generation, LockOwner, NodeId, Unique};
 pub use mount::MountOptions;
 pub use notify::Notifier;
 pub use reply::Reply;
-pub use session::{MountedSession, Session, SessionConfig};
+pub use session::{LowLatency, MountedSession, Session, SessionConfig};
 pub use transport::Workers;

@@ -30,6 +30,10 @@ use table::{Key, Location, NodeTable};
 /// `FUSE_ROOT_ID`.
 pub(crate) const ROOT: u64 = 1;
 
+/// Directories that are kept open at most, so that a daemon whose files are closed has no more than
+/// 1,024 descriptors, whatever its limit.
+const DIRECTORIES_MAX: usize = 768;
+
 const STATX_WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// `/proc/self/fd`, held open: the way to reopen an `O_PATH` descriptor.
@@ -129,7 +133,7 @@ impl Nodes {
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
             table: NodeTable::new(held_limit),
-            directories: DescriptorCache::new((descriptors / 8).min(1024)),
+            directories: DescriptorCache::new((descriptors / 8).min(DIRECTORIES_MAX)),
             parked: Parked::new(descriptors / 4),
             limit_said: AtomicBool::new(false),
             held_limit,

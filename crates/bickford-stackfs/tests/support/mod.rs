@@ -1,4 +1,5 @@
 //! A mounted StackFS that cannot hang the tests.
+#![allow(dead_code, reason = "shared by several test programs")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,15 @@ impl Mount {
         lower: tempfile::TempDir,
         settings: impl FnOnce(Builder) -> Builder,
     ) -> Self {
+        Self::for_at_most(DEADLINE, lower, settings)
+    }
+
+    /// Serves `lower` for longer.
+    pub(crate) fn for_at_most(
+        deadline: Duration,
+        lower: tempfile::TempDir,
+        settings: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
         std::fs::set_permissions(lower.path(), permissions(0o777)).unwrap();
         let point = tempfile::tempdir().unwrap();
         let stackfs = Arc::new(settings(StackFs::builder(lower.path())).build().unwrap());
@@ -55,7 +65,7 @@ impl Mount {
         let (alive, ended) = channel();
         let watched = Arc::clone(&session);
         let watchdog = std::thread::spawn(move || {
-            if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
                 eprintln!("deadline: {:?} in flight; aborting", watched.server());
                 abort(connection).unwrap();
                 std::process::exit(101);

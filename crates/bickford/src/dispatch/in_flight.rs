@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bickford_abi::{InHeader, Opcode};
 
+use super::activity::Activity;
 use super::interrupt::Interrupt;
 use crate::{NodeId, Unique};
 
@@ -52,6 +53,8 @@ pub struct InFlight {
     limit: usize,
     early: Mutex<VecDeque<Unique>>,
     early_count: AtomicUsize,
+    /// Where somebody wants to know.
+    activity: OnceLock<Arc<Activity>>,
 }
 
 const SHARDS: usize = 64;
@@ -78,6 +81,7 @@ impl InFlight {
             limit,
             early: Mutex::default(),
             early_count: AtomicUsize::new(0),
+            activity: OnceLock::new(),
         }
     }
 
@@ -93,6 +97,11 @@ impl InFlight {
         self.len() == 0
     }
 
+    /// What tells that requests come, from now on.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        Arc::clone(self.activity.get_or_init(Arc::default))
+    }
+
     /// Adds a request; `None` when the table is full.
     pub(crate) fn insert(
         &self,
@@ -104,6 +113,9 @@ impl InFlight {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return None;
+        }
+        if let Some(activity) = self.activity.get() {
+            activity.touch();
         }
         let number = worker % SHARDS;
         let entry = Entry {

@@ -1,10 +1,12 @@
 //! From a decoded request to the file system's method.
 
+mod activity;
 mod context;
 mod in_flight;
 mod interrupt;
 mod server;
 
+pub(crate) use activity::Activity;
 pub use context::{Context, DetachedContext};
 pub use in_flight::{InFlight, InFlightRequest};
 pub use interrupt::Interrupt;

@@ -10,6 +10,7 @@ pub struct Negotiation {
     kernel_minor: u32,
     max_write: u32,
     max_readahead: u32,
+    read_ahead: Option<u32>,
     max_background: u16,
     congestion_threshold: u16,
     time_granularity: u32,
@@ -48,6 +49,7 @@ impl Negotiation {
             kernel_minor: init.minor,
             max_write: MAX_WRITE,
             max_readahead: init.max_readahead,
+            read_ahead: None,
             max_background: 64,
             congestion_threshold: 48,
             time_granularity: 1,
@@ -113,6 +115,20 @@ impl Negotiation {
     #[must_use]
     pub fn max_readahead(&self) -> u32 {
         self.max_readahead
+    }
+
+    /// Bytes that the kernel shall read ahead, also above what it offers: a mounting session that
+    /// may then raises the mount's `read_ahead_kb` in sysfs. More than a request carries becomes
+    /// several requests at once.
+    pub fn set_read_ahead(&mut self, bytes: u32) {
+        self.set_max_readahead(bytes);
+        self.read_ahead = Some(bytes);
+    }
+
+    /// Bytes that the kernel shall read ahead, where [`Negotiation::set_read_ahead`] has said so.
+    #[must_use]
+    pub fn read_ahead(&self) -> Option<u32> {
+        self.read_ahead
     }
 
     /// How many requests of the background queue (read-ahead, write-back, RELEASE) may be here at

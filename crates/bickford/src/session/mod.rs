@@ -1,7 +1,9 @@
 //! A session: one mounted file system, from INIT to its end.
 
 mod carrier;
+mod low_latency;
 mod mounting;
+mod read_ahead;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +20,9 @@ use crate::transport::dev_fuse::{self, Channel};
 use crate::transport::{TransportChoice, TransportInForce, Workers, abort};
 
 use carrier::{Carrier, Plan};
+use low_latency::Holder;
 
+pub use low_latency::LowLatency;
 pub use mounting::{MountedSession, SessionError};
 
 /// How a session is served.
@@ -30,6 +34,11 @@ pub struct SessionConfig {
     pub transport: TransportChoice,
     /// Limits of the dispatcher.
     pub server: ServerConfig,
+    /// Keeps all CPUs of the machine from sleeping while requests come, and a little longer; off by
+    /// default. A request that has to wake a CPU then takes a fraction of the time, and the machine
+    /// uses power as if its CPUs were busy. Needs root; without, the session begins all the same
+    /// and says why.
+    pub low_latency: Option<LowLatency>,
 }
 
 impl SessionConfig {
@@ -44,6 +53,13 @@ impl SessionConfig {
     #[must_use]
     pub fn transport(mut self, transport: TransportChoice) -> Self {
         self.transport = transport;
+        self
+    }
+
+    /// Keeps the CPUs from sleeping while requests come.
+    #[must_use]
+    pub fn low_latency(mut self, wanted: LowLatency) -> Self {
+        self.low_latency = Some(wanted);
         self
     }
 
@@ -64,6 +80,8 @@ pub struct Session {
     carrier: Carrier,
     transport: TransportInForce,
     notify: Mutex<Option<JoinHandle<()>>>,
+    holder: Mutex<Option<Holder>>,
+    low_latency: String,
 }
 
 impl Session {
@@ -78,7 +96,18 @@ impl Session {
         device: impl Into<OwnedFd>,
         config: SessionConfig,
     ) -> io::Result<Self> {
-        let device = Arc::new(device.into());
+        let device = device.into();
+        let connection = abort::connection(&device);
+        Self::begin(filesystem, device, config, connection)
+    }
+
+    fn begin(
+        filesystem: impl FileSystem,
+        device: OwnedFd,
+        config: SessionConfig,
+        connection: Option<u64>,
+    ) -> io::Result<Self> {
+        let device = Arc::new(device);
         let plan = Plan::new(&device, &config)?;
         let mut limits = config.server;
         limits
@@ -86,6 +115,7 @@ impl Session {
             .set(InitFlags::OVER_IO_URING, plan.is_prepared());
         let server = Arc::new(Server::new(filesystem, limits));
         dev_fuse::initialize(&server, &device)?;
+        raise_read_ahead(&server, connection);
         let sink = Arc::new(Channel::new(Arc::clone(&device)));
         let notify = server.queue().serve(sink)?;
         let (carrier, transport) = match plan.start(&server, &device) {
@@ -95,18 +125,21 @@ impl Session {
                 return Err(error);
             }
         };
+        let (holder, low_latency) = start_holder(config, &server);
         let session = Self {
             server,
             device,
             carrier,
             transport,
             notify: Mutex::new(Some(notify)),
+            holder: Mutex::new(holder),
+            low_latency,
         };
-        session.log_start(config);
+        session.log_start(config, connection);
         Ok(session)
     }
 
-    fn log_start(&self, config: SessionConfig) {
+    fn log_start(&self, config: SessionConfig, connection: Option<u64>) {
         let Some(Negotiated {
             protocol,
             negotiation,
@@ -122,11 +155,14 @@ impl Session {
             workers = config.workers.max,
             queues = self.carrier.queues(),
             max_write = negotiation.max_write(),
-            max_readahead = negotiation.max_readahead(),
+            read_ahead_kb = connection
+                .and_then(read_ahead::in_force)
+                .unwrap_or(negotiation.max_readahead() / 1024),
             max_background,
             congestion_threshold,
             max_in_flight = config.server.max_in_flight,
             max_notifications = crate::notify::QUEUE_MAX,
+            low_latency = self.low_latency,
             flags = ?protocol.flags,
             "session started"
         );
@@ -136,6 +172,13 @@ impl Session {
     #[must_use]
     pub fn transport(&self) -> &TransportInForce {
         &self.transport
+    }
+
+    /// Whether CPUs are kept from sleeping while requests come: `off`, `off: ...` with the reason,
+    /// or `on: ...`.
+    #[must_use]
+    pub fn low_latency(&self) -> &str {
+        &self.low_latency
     }
 
     /// What INIT settled.
@@ -192,6 +235,8 @@ impl Session {
     /// Waits until the session has ended: unmounted or aborted.
     pub fn wait(&self) {
         self.carrier.join();
+        let holder = self.holder.lock();
+        drop(holder.unwrap_or_else(PoisonError::into_inner).take());
         self.server.destroy();
         let notify = self
             .notify
@@ -202,6 +247,34 @@ impl Session {
             && notify.join().is_err()
         {
             tracing::error!("the thread of notifications panicked");
+        }
+    }
+}
+
+/// Before the first request is served, so that whoever opens files has it.
+fn raise_read_ahead(server: &Server, connection: Option<u64>) {
+    let wanted = server
+        .negotiated()
+        .and_then(|settled| settled.negotiation.read_ahead());
+    if let (Some(bytes), Some(connection)) = (wanted, connection)
+        && read_ahead::in_force(connection).is_some_and(|kib| kib != bytes / 1024)
+    {
+        read_ahead::set(connection, bytes / 1024);
+    }
+}
+
+fn start_holder(config: SessionConfig, server: &Server) -> (Option<Holder>, String) {
+    let Some(wanted) = config.low_latency else {
+        return (None, "off".into());
+    };
+    match Holder::start(wanted, server.in_flight()) {
+        Ok(holder) => {
+            let said = format!("on: until {:?} after the last request", wanted.idle);
+            (Some(holder), said)
+        }
+        Err(error) => {
+            tracing::warn!("low latency is off: {error}");
+            (None, format!("off: {error}"))
         }
     }
 }

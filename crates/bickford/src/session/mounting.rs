@@ -11,6 +11,7 @@ use crate::mount::{
     self, AccessPolicy, MountError, MountGuard, MountOptions, Unmount, UnmountError,
 };
 use crate::trace::control::{self, Control};
+use crate::transport::abort;
 
 /// Why a file system is not being served.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +53,11 @@ impl Session {
             let owner = rustix::process::getuid().as_raw();
             config.server.access = Admission::OwnerAndRoot(owner);
         }
-        match Self::start(filesystem, mounted.device, config) {
+        let connection = mounted
+            .connection()
+            .map(u64::from)
+            .or_else(|| abort::connection(&mounted.device));
+        match Self::begin(filesystem, mounted.device, config, connection) {
             Ok(session) => Ok(MountedSession {
                 session,
                 guard: mounted.guard,

@@ -28,10 +28,14 @@ pub(super) fn look() -> Vec<Finding> {
 
 fn abi(offer: &KernelOffer) -> Finding {
     let text = format!(
-        "{}.{} (described here: {KERNEL_VERSION}.{MINOR_VERSION}), read-ahead up to {} KiB",
+        "{}.{} (described here: {KERNEL_VERSION}.{MINOR_VERSION}), read-ahead up to {} KiB{}",
         offer.major,
         offer.minor,
-        offer.max_readahead / 1024
+        offer.max_readahead / 1024,
+        match rustix::process::geteuid().is_root() {
+            true => ", which a mount raises",
+            false => ", which a mount by root raises",
+        }
     );
     Finding::works("FUSE protocol", text)
 }

@@ -11,8 +11,21 @@ const FEW_DESCRIPTORS: u64 = 4096;
 pub(super) fn look() -> Vec<Finding> {
     let mut findings = vec![descriptors(), locked_memory(), pipes()];
     findings.extend(request_size());
+    findings.push(low_latency());
     findings.push(library());
     findings
+}
+
+fn low_latency() -> Finding {
+    const NAME: &str = "low latency";
+    let wanted = bickford::LowLatency::default();
+    match wanted.probe() {
+        Ok(()) => Finding::works(
+            NAME,
+            format!("{} can be held: mount --low-latency", wanted.device),
+        ),
+        Err(error) => Finding::new(NAME, Status::Missing, error.to_string()),
+    }
 }
 
 fn shown(limit: Option<u64>) -> String {

@@ -1,0 +1,164 @@
+//! Listings that the kernel keeps: how many requests a second listing takes, and that changes show;
+//! and how much the kernel reads ahead.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use bickford::abi::Opcode;
+use bickford_stackfs::{IoMode, Lower, Preset, Settings};
+
+use support::{Mount, can_mount};
+
+const FILES: usize = 300;
+
+/// Requests so far: of listings, and of opening and closing directories.
+fn requests(mount: &Mount) -> (u64, u64) {
+    let stats = mount.session.stats();
+    let count = |opcodes: [Opcode; 2]| opcodes.map(|one| stats.of(one).count).iter().sum();
+    (
+        count([Opcode::Readdir, Opcode::Readdirplus]),
+        count([Opcode::Opendir, Opcode::Releasedir]),
+    )
+}
+
+fn list(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The same listing once more: how many requests it takes. RELEASEDIR of earlier ones comes when it
+/// will, so those are counted from above.
+fn again(mount: &Mount, expected: &[String]) -> (u64, u64) {
+    let before = requests(mount);
+    assert_eq!(list(&mount.path("d")), expected);
+    let after = requests(mount);
+    (after.0 - before.0, after.1 - before.1)
+}
+
+/// What does not depend on who else changes the directory. `opens`: whether opening it is a request.
+fn listed_twice(mount: &Mount, opens: bool) {
+    fs::create_dir(mount.below("d")).unwrap();
+    for number in 0..FILES {
+        fs::write(mount.below(format!("d/file-{number}")), "").unwrap();
+    }
+    let mut names = list(&mount.path("d"));
+    assert_eq!(names, list(&mount.below("d")));
+    let (listings, openings) = again(mount, &names);
+    assert_eq!(listings, 0, "an unchanged directory is listed by request");
+    assert_eq!(openings > 0, opens);
+    // Each change through the mount is seen in the next listing.
+    fs::write(mount.path("d/new"), "").unwrap();
+    names.push("new".into());
+    names.sort();
+    assert!(again(mount, &names).0 > 0);
+    assert_eq!(again(mount, &names).0, 0);
+    fs::rename(mount.path("d/new"), mount.path("d/newer")).unwrap();
+    names.retain(|name| name != "new");
+    names.push("newer".into());
+    names.sort();
+    assert!(again(mount, &names).0 > 0);
+    fs::remove_file(mount.path("d/newer")).unwrap();
+    names.retain(|name| name != "newer");
+    assert!(again(mount, &names).0 > 0);
+    assert_eq!(again(mount, &names).0, 0);
+}
+
+fn mounted(settings: Settings) -> Mount {
+    Mount::over(tempfile::tempdir().unwrap(), |builder| {
+        builder.settings(settings)
+    })
+}
+
+fn with_io(settings: Settings, io: IoMode) -> Settings {
+    let mut settings = settings;
+    settings.io = io;
+    settings
+}
+
+#[test]
+fn an_unchanged_directory_of_an_exclusive_lower_is_listed_once() {
+    if !can_mount() {
+        return;
+    }
+    let fast = Preset::Fast.settings();
+    listed_twice(&mounted(with_io(fast, IoMode::Passthrough)), true);
+    listed_twice(&mounted(with_io(fast, IoMode::Plain)), true);
+    let opt = Preset::Opt.settings().lower(Lower::Exclusive);
+    listed_twice(&mounted(opt), true);
+}
+
+/// Where OPENDIR was answered ENOSYS the kernel asks no more, and caches the listing by itself.
+#[test]
+fn opening_without_a_message_caches_listings_too() {
+    if can_mount() {
+        let settings = with_io(Preset::Fast.settings(), IoMode::Cached);
+        listed_twice(&mounted(settings), false);
+    }
+}
+
+#[test]
+fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mounted(Preset::Fast.settings().lower(Lower::Watch));
+    assert!(mount.stackfs.is_watched());
+    let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
+    listed_twice(&mount, true);
+    let names = list(&mount.path("d"));
+    for script in [": > other", "mv other moved", "rm moved"] {
+        // By another process: changes of our own are not told.
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-ec", script]).current_dir(mount.below("d"));
+        assert!(shell.status().unwrap().success());
+        let expected = list(&mount.below("d"));
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while list(&mount.path("d")) != expected {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "not seen through the mount: {script}"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+    assert_eq!(list(&mount.path("d")), names);
+    drop(watch);
+}
+
+#[test]
+fn without_either_every_listing_is_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mounted(Preset::Opt.settings());
+    fs::create_dir(mount.below("d")).unwrap();
+    let names = list(&mount.path("d"));
+    assert!(again(&mount, &names).0 > 0);
+}
+
+#[test]
+fn the_mount_reads_ahead_what_the_preset_says() {
+    if !can_mount() {
+        return;
+    }
+    for (preset, kib) in [
+        (Preset::Base, 128),
+        (Preset::Opt, 512),
+        (Preset::Fast, 1024),
+    ] {
+        let mount = Mount::new(preset);
+        let device = fs::metadata(mount.path("")).unwrap();
+        let device = std::os::unix::fs::MetadataExt::dev(&device);
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        let found = fs::read_to_string(&file).unwrap();
+        assert_eq!(found.trim(), kib.to_string(), "{file} of {}", preset.name());
+    }
+}
