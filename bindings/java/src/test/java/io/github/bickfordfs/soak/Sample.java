@@ -19,9 +19,19 @@ import javax.management.ObjectName;
  * @param threads threads of the process
  */
 record Sample(long nativeMemory, long resident, long descriptors, long threads) {
+    /** How long the ends of a mount that was closed, such as its rings, may take to go. */
+    private static final int SETTLE_MILLISECONDS = 3_000;
+
     static Sample now() throws Exception {
         System.gc();
-        return new Sample(tracked(), anonymous(), count("/proc/self/fd"), count("/proc/self/task"));
+        long descriptors = Long.MAX_VALUE;
+        long threads = Long.MAX_VALUE;
+        for (int waited = 0; waited < SETTLE_MILLISECONDS; waited += 100) {
+            descriptors = Math.min(descriptors, count("/proc/self/fd"));
+            threads = Math.min(threads, count("/proc/self/task"));
+            Thread.sleep(100);
+        }
+        return new Sample(tracked(), anonymous(), descriptors, threads);
     }
 
     private static long tracked() throws JMException {

@@ -1,0 +1,109 @@
+#!/bin/sh
+# Measures JavaFuse against StackFS and against other FUSE libraries for Java, each with a null file
+# system, in one run: the metadata round trip, PostMark, a large copy and Bonnie's phases, and the
+# crossing alone with JMH. Configurations take turns and the first round does not count. Needs root,
+# and a machine that does nothing else.
+#
+#   sudo scripts/bench-java.sh [--out DIR] [--quick] [PART ...]    parts: round-trip eval crossing; else all
+set -eu
+
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+machine=$(systemd-detect-virt 2>/dev/null | grep -v none || uname -n)
+out=$root/benchsuite/runs/$(date +%F)-$machine-java
+quick=
+parts=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--out) out=$2; shift ;;
+	--quick) quick=yes ;;
+	round-trip | eval | crossing) parts="$parts $1" ;;
+	*) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	esac
+	shift
+done
+parts=${parts:-round-trip eval crossing}
+
+fail() { echo "bench-java: $*" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || fail "mounts file systems: run it as root"
+missing=
+for pair in postmark:postmark fusermount:fuse taskset:util-linux; do
+	PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
+done
+ldconfig -p | grep -q 'libfuse3\.so\.3 ' || missing="$missing libfuse3-3"
+ldconfig -p | grep -q 'libfuse\.so\.2 ' || missing="$missing libfuse2"
+# fuse3's fusermount3 stands in for the older fusermount.
+missing=$(echo "$missing" | sed 's/ fuse\b/ fuse3/')
+[ -z "$missing" ] || fail "missing:$missing (names of Debian packages): apt-get install --no-install-recommends$missing"
+
+cd "$root"
+cargo build --locked --release --package bickford-cli --package bickford-ffi
+target=$(cargo metadata --locked --no-deps --format-version 1 |
+	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+jdk=$(scripts/java-tests.sh --find-jdk)
+[ -n "$jdk" ] || fail "no JDK 22 or later; see scripts/java-tests.sh"
+scripts/java-tests.sh package -DskipTests -Dbickford.native="$target/release/libbickford_ffi.so"
+JAVA_HOME=$jdk mvn --batch-mode --quiet --file bindings/java/bench/pom.xml package
+
+java=$root/bindings/java
+classes=$java/bench/target/classes:$java/bench/target/lib/*:$java/target/bickford-0.1.0.jar
+run_java="'$jdk/bin/java' --enable-native-access=ALL-UNNAMED -cp '$classes'"
+library=$(ldconfig -p | sed -n 's/.*libfuse3\.so\.3 .*=> //p' | head -n 1)
+jfuse="exec $run_java -Djfuse.library='$library' io.github.bickfordfs.bench.JfuseNull {src} {mnt}"
+jnr="exec $run_java io.github.bickfordfs.bench.JnrNull {src} {mnt}"
+export JAVA_HOME="$jdk"
+
+mkdir -p "$out"
+{
+	uname -srm
+	grep -m 1 'model name' /proc/cpuinfo || true
+	echo "processors: $(nproc)"
+	"$jdk/bin/java" -version 2>&1
+	echo "commit: $(git rev-parse HEAD 2>/dev/null || echo unknown)"
+	echo "load at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
+	echo "libfuse 3: $library"
+	echo "jfuse, jnr-fuse, jmh: $(sed -n 's/.*<\(version\|jmh.version\)>\([0-9.]*\)<.*/\2/p' bindings/java/bench/pom.xml | tr '\n' ' ')"
+} >"$out/machine.txt"
+
+# round_trip LABEL TRANSPORT [COMMAND ...]: COMMAND runs all of it, such as taskset.
+round_trip() {
+	label=$1
+	transport=$2
+	shift 2
+	stack="exec '$target/release/bickford' mount -f --preset opt --transport $transport {src} {mnt}"
+	null="exec '$java/bin/javafuse' --class io.github.bickfordfs.examples.NullFs \
+--classpath '$java/target/test-classes' -o preset=opt,transport=$transport"
+	echo "== round trip, $label"
+	# shellcheck disable=SC2086 # the options are words
+	"$@" "$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" \
+		io.github.bickfordfs.bench.RoundTrip --out "$out/round_trip-$label" \
+		${quick:+--rounds 2 --count 1000} \
+		"stackfs=$stack" "javafuse1=$null --data none {src} {mnt}" \
+		"javafuse2=$null --data copied {src} {mnt}" "shared=$null --data shared {src} {mnt}" \
+		"jfuse=$jfuse" "jnr-fuse=$jnr"
+}
+
+for part in $parts; do
+	case $part in
+	round-trip)
+		# On one processor the cost of waking another is left out, and the crossing shows.
+		round_trip dev-one-cpu dev taskset -c 0
+		round_trip dev dev
+		round_trip uring uring
+		;;
+	eval)
+		echo "== SAC'10: PostMark, large copy, Bonnie's phases"
+		# shellcheck disable=SC2086 # the options are words
+		scripts/eval-java.sh --config "jfuse=$jfuse" --config "jnr-fuse=$jnr" --suite sac10 --device ram \
+			${quick:+--scale 0.02 --rounds 1} --out "$out/eval"
+		;;
+	crossing)
+		echo "== the crossing, JMH"
+		# shellcheck disable=SC2086 # the options are words
+		BICKFORD_LIBRARY=$target/release/libbickford_ffi.so \
+			"$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" org.openjdk.jmh.Main \
+			-prof gc -rf json -rff "$out/crossing.json" ${quick:+-f 1 -wi 1 -i 1} Crossing |
+			tee "$out/crossing.txt"
+		;;
+	esac
+done
+echo "bench-java: the results are in $out"
