@@ -244,7 +244,11 @@ impl Target {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = mounted.child.try_wait();
+        // An ending process shows no environment any more some time before it can be reaped.
+        let end = Instant::now() + END_TIME;
+        while matches!(mounted.child.try_wait(), Ok(None)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         unmounted.and(forced.map_or(Ok(()), Err))
     }
 }
