@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::host::device::Choice;
-use crate::target::ConfigArgument;
+use crate::target::ConfigArguments;
 
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,10 +49,11 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE.f")]
     pub workload: Vec<PathBuf>,
 
-    /// What to compare with the native file system: base, opt, fast, or NAME='COMMAND {src} {mnt}';
-    /// may be repeated [default: base, opt, fast]
+    /// What to compare with the native file system: base, opt, fast, JavaFuse1, JavaFuse2,
+    /// JavaFuse-shared, or NAME='COMMAND {src} {mnt}'; may be repeated, or names with commas between
+    /// [default: base, opt, fast; for sac10 also JavaFuse where the Java binding is built]
     #[arg(long, value_name = "NAME[=COMMAND]")]
-    pub config: Vec<ConfigArgument>,
+    pub config: Vec<ConfigArguments>,
 
     /// Where the lower file system lives: `disk` and `ram` are a fresh ext4 on a loop device (root);
     /// a directory is used as it is
@@ -87,6 +88,11 @@ pub struct EvalArgs {
     /// Make the report of the results in DIR again and run nothing
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]
     pub report: Option<PathBuf>,
+
+    /// Print a page in Markdown about the results in these directories, beside the papers', and run
+    /// nothing
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["compare", "report", "resume"])]
+    pub markdown: Vec<PathBuf>,
 
     /// Show what changed between two runs (directories or `report.json`)
     #[arg(long, num_args = 2, value_names = ["A", "B"])]

@@ -10,11 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
 use crate::host::Machine;
+use crate::java::{self, Binding};
 use crate::report;
 use crate::results::{self, Settings, Store};
 use crate::rows::{self, Kind, Row, WorkloadClass};
 use crate::runner::Runner;
-use crate::target::Config;
+use crate::target::{Config, ConfigArgument, PRESETS};
 use crate::{wml, worker};
 
 /// The status of a run that was interrupted, as shells give it for SIGINT.
@@ -39,6 +40,15 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     if let Some(directory) = &args.report {
         let results = results::load(directory)?;
         return finish(&results, directory);
+    }
+    if !args.markdown.is_empty() {
+        let runs: Result<Vec<_>, EvalError> = args
+            .markdown
+            .iter()
+            .map(|place| Ok((place.display().to_string(), results::load(place)?)))
+            .collect();
+        print!("{}", report::markdown::page(&runs?));
+        return Ok(ExitCode::SUCCESS);
     }
     if args.list {
         for row in select_rows(args)? {
@@ -129,6 +139,7 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs());
+    let (configs, notes) = configs(args, ui)?;
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         suite: suite_name(args),
@@ -137,7 +148,7 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         directory: args.dir.clone(),
         rounds: args.rounds,
         deadline_s: args.deadline,
-        configs: configs(args, ui)?,
+        configs,
         rows: select_rows(args)?,
         machine: Machine::probe(),
         started: now,
@@ -150,7 +161,11 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
             report::date(now).replace([':', ' '], "-")
         ))
     });
-    Store::create(&out, settings)
+    let mut store = Store::create(&out, settings)?;
+    for note in notes {
+        store.note(&note)?;
+    }
+    Ok(store)
 }
 
 fn suite_name(args: &EvalArgs) -> String {
@@ -187,18 +202,25 @@ fn repeat() -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-fn configs(args: &EvalArgs, ui: &Ui) -> Result<Vec<Config>, EvalError> {
+/// What is compared, and what should be and cannot.
+fn configs(args: &EvalArgs, ui: &Ui) -> Result<(Vec<Config>, Vec<String>), EvalError> {
     let mut configs = vec![Config::native()];
+    let mut notes = Vec::new();
     let bickford = args.bickford.as_ref().unwrap_or(&ui.bickford);
-    let default = crate::target::PRESETS.map(|name| crate::target::ConfigArgument {
+    let known = |name: &str| ConfigArgument {
         name: name.to_owned(),
         command: None,
-    });
-    let wanted = if args.config.is_empty() {
-        default.to_vec()
-    } else {
-        args.config.clone()
     };
+    let mut wanted: Vec<ConfigArgument> = args.config.iter().flat_map(|c| c.0.clone()).collect();
+    if wanted.is_empty() {
+        wanted.extend(PRESETS.map(known));
+        if args.suite == Suite::Sac10 && args.workload.is_empty() {
+            match Binding::find(bickford) {
+                Ok(_) => wanted.extend(java::CONFIGS.map(|(name, _)| known(name))),
+                Err(reason) => notes.push(format!("JavaFuse is not compared: {reason}.")),
+            }
+        }
+    }
     for argument in wanted {
         if argument.name == "native" {
             continue;
@@ -214,10 +236,21 @@ fn configs(args: &EvalArgs, ui: &Ui) -> Result<Vec<Config>, EvalError> {
                 name: argument.name,
                 command: Some(command),
             },
-            None => Config::preset(&argument.name, bickford).map_err(EvalError::Usage)?,
+            None => known_config(&argument.name, bickford)
+                .map_err(|e| EvalError::Usage(format!("--config {}: {e}", argument.name)))?,
         });
     }
-    Ok(configs)
+    Ok((configs, notes))
+}
+
+/// A configuration that needs no command.
+fn known_config(name: &str, bickford: &Path) -> Result<Config, String> {
+    if java::is_one(name)
+        && let Some(config) = Binding::find(bickford)?.config(name)?
+    {
+        return Ok(config);
+    }
+    Config::preset(name, bickford)
 }
 
 fn select_rows(args: &EvalArgs) -> Result<Vec<Row>, EvalError> {

@@ -9,6 +9,7 @@ pub mod engine;
 mod error;
 pub mod fio;
 pub mod host;
+mod java;
 pub mod measure;
 pub mod reference;
 pub mod report;

@@ -30,6 +30,17 @@ pub struct PaperRow {
     pub ssd_opt_pct: f64,
 }
 
+/// A column of the table: its heading, and a row's difference in percent.
+pub type Column = (&'static str, fn(&PaperRow) -> f64);
+
+/// The four columns of differences.
+pub const COLUMNS: [Column; 4] = [
+    ("HDD base", |row| row.hdd_base_pct),
+    ("HDD opt", |row| row.hdd_opt_pct),
+    ("SSD base", |row| row.ssd_base_pct),
+    ("SSD opt", |row| row.ssd_opt_pct),
+];
+
 /// All rows of FAST'17, in order.
 #[must_use]
 pub fn fast17() -> Vec<PaperRow> {

@@ -70,6 +70,9 @@ pub struct Measured {
     pub daemon: Option<ProcessTime>,
     /// CPU time of the machine.
     pub system: SystemTime,
+    /// CPU cycles of the machine, where it has counters.
+    #[serde(default)]
+    pub cycles: Option<u64>,
     /// I/O of the device.
     pub disk: Option<Counters>,
     /// Requests of the FUSE connection; only in the round that is not counted.

@@ -440,9 +440,9 @@ fn bonnie_rows(scale: f64) -> impl Iterator<Item = Row> {
 }
 
 /// `quick` runs FAST'17's rows at one part in this many of their size.
-pub const QUICK_FAST17: f64 = 240.0;
+pub const QUICK_FAST17: f64 = 400.0;
 /// `quick` runs SAC'10's rows at one part in this many of their size.
-pub const QUICK_SAC10: f64 = 10.0;
+pub const QUICK_SAC10: f64 = 16.0;
 
 /// One row of each kind, small.
 #[must_use]

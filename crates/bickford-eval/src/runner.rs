@@ -20,6 +20,7 @@ use crate::host::process::{self, Cut, Finished, Limits};
 use crate::host::{self, utf8};
 use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
+use crate::measure::cycles::Cycles;
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::{Requests, Tracing};
 use crate::results::{Caches, Measured, Outcome, Sample, Store};
@@ -147,6 +148,9 @@ impl<'a> Runner<'a> {
                 "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
             ));
         }
+        if let Err(reason) = Cycles::start() {
+            notes.push(format!("Cycles per operation are not measured: {reason}."));
+        }
         if !host::is_root() {
             notes.push(
                 "Not run as root: caches stay warm, requests are not counted, and configurations that need root fail."
@@ -248,9 +252,11 @@ impl<'a> Runner<'a> {
         } else {
             None
         };
+        let mut cycles = Cycles::start().ok();
         let before = Moment::now(&self.device, &target);
         let ran = self.execute(&row.kind, &target, entrance.as_deref());
         let after = Moment::now(&self.device, &target);
+        let cycles = cycles.as_mut().and_then(Cycles::count);
         let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
         let trouble = target.trouble();
         let cached = limit.as_ref().map(MemoryLimit::page_cache);
@@ -278,6 +284,7 @@ impl<'a> Runner<'a> {
             workload_s: finished.cpu_s,
             daemon: after.daemon_since(&before),
             system: after.system.since(&before.system),
+            cycles,
             disk: after.disk.zip(before.disk).map(|(a, b)| a.since(&b)),
             requests,
             caches,

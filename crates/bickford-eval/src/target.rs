@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::process::{self, quoted, tail};
 use crate::host::{mounts, utf8};
+use crate::java;
 use crate::measure::cpu::{self, ProcessTime};
 
 /// How long a command may take to mount.
@@ -68,6 +69,24 @@ pub struct ConfigArgument {
 /// The presets that need no command.
 pub const PRESETS: [&str; 3] = ["base", "opt", "fast"];
 
+/// One `--config`: names with commas between, or one `name=command`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigArguments(pub Vec<ConfigArgument>);
+
+impl FromStr for ConfigArguments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A command may hold commas.
+        let arguments = if text.contains('=') {
+            text.parse().map(|one| vec![one])
+        } else {
+            text.split(',').map(str::parse).collect()
+        };
+        arguments.map(Self)
+    }
+}
+
 impl FromStr for ConfigArgument {
     type Err = String;
 
@@ -89,10 +108,12 @@ impl FromStr for ConfigArgument {
             Some(c) if !c.contains("{mnt}") => {
                 Err("the command must say where to mount: `{mnt}`".into())
             }
-            None if name != "native" && !PRESETS.contains(&name) => Err(format!(
-                "`{name}` is none of native, {}; give its command: --config {name}='COMMAND {{src}} {{mnt}}'",
-                PRESETS.join(", ")
-            )),
+            None if name != "native" && !PRESETS.contains(&name) && !java::is_one(name) => {
+                Err(format!(
+                    "`{name}` is none of native, {}, JavaFuse1, JavaFuse2 and JavaFuse-shared; give its command: --config {name}='COMMAND {{src}} {{mnt}}'",
+                    PRESETS.join(", ")
+                ))
+            }
             _ => Ok(Self {
                 name: name.to_owned(),
                 command,
@@ -319,6 +340,10 @@ mod tests {
     fn a_configuration_is_a_known_name_or_a_command() {
         let parse = str::parse::<ConfigArgument>;
         assert_eq!(parse("fast").unwrap().command, None);
+        let many = |text: &str| text.parse::<ConfigArguments>().map(|all| all.0.len());
+        assert_eq!(many("native,base,JavaFuse1"), Ok(3));
+        assert_eq!(many("x=mine -o a,b {mnt}"), Ok(1));
+        assert!(many("base,other").is_err());
         let sshfs = parse("ssh=sshfs -o a=b host:{src} {mnt}").unwrap();
         assert_eq!(
             sshfs.command.as_deref(),

@@ -1,6 +1,7 @@
 //! What is measured of one run, and where it comes from.
 
 pub mod cpu;
+pub mod cycles;
 pub mod disk;
 pub mod tracepoints;
 

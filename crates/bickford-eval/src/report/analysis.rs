@@ -64,6 +64,7 @@ pub struct Usage {
     pub daemon_s: Option<f64>,
     pub machine_s: Option<f64>,
     pub kernel_s: Option<f64>,
+    pub cycles: Option<f64>,
     pub disk_read: Option<f64>,
     pub disk_written: Option<f64>,
     pub disk_busy_pct: Option<f64>,
@@ -112,6 +113,7 @@ impl Usage {
             daemon_s: over(&|m| m.daemon.map(|d| d.total())),
             machine_s: over(&|m| Some(m.system.busy_s())),
             kernel_s: over(&|m| Some(m.system.system_s)),
+            cycles: over(&|m| Some(m.cycles? as f64 / m.work.operations.max(1) as f64)),
             disk_read: over(&|m| m.disk.map(|d| d.read_bytes as f64)),
             disk_written: over(&|m| m.disk.map(|d| d.written_bytes as f64)),
             disk_busy_pct: over(&|m| {

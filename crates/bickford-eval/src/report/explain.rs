@@ -233,6 +233,16 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<String> 
             b / a
         ));
     }
+    if let (Some(a), Some(b)) = (below.cycles, above.cycles)
+        && a > 0.0
+    {
+        parts.push(format!(
+            "an operation takes {} cycles, natively {} ({:.1} times)",
+            figure(b),
+            figure(a),
+            b / a
+        ));
+    }
     let moved = |u: super::analysis::Usage| Some(u.disk_read? + u.disk_written?);
     if let (Some(a), Some(b)) = (moved(below), moved(above))
         && a > 1e6

@@ -48,11 +48,11 @@ pub(super) fn page(results: &Results, analysis: &Analysis<'_>) -> Result<String,
 }
 
 /// The size of the work against the papers'.
-fn size(results: &Results) -> String {
+pub(super) fn size(results: &Results) -> String {
     let scale = results.settings.scale;
     let part = |of: f64| {
         if of > 1.0 {
-            format!("1/{} of", super::figure(of))
+            format!("1/{} of", plots::label(of))
         } else {
             format!("{} times", super::figure(1.0 / of))
         }
@@ -139,7 +139,8 @@ fn method(results: &Results) -> Markup {
             }
             p {
                 "CPU time comes from /proc, device traffic from /sys/block, requests from the kernel's tracepoints "
-                "fuse_request_send and fuse_request_end. Cycles per operation are not measured."
+                "fuse_request_send and fuse_request_end, and cycles from the processor's counters, over all CPUs, where "
+                "there are any; else the notes say so."
             }
             @if !results.notes.is_empty() {
                 h3 { "Notes of this run" }

@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod compare;
 mod explain;
 mod html;
+pub mod markdown;
 mod plots;
 mod sections;
 pub mod terminal;

@@ -3,13 +3,15 @@
 use plotters::prelude::*;
 
 /// Colours that differ in print and for most eyes that do not see all colours.
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(60, 60, 60),
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 80, 160),
 ];
 
 pub(super) fn colour(index: usize) -> RGBColor {
@@ -91,7 +93,7 @@ fn draw(
 }
 
 /// A label of an axis: a round number without zeros behind the point.
-fn label(value: f64) -> String {
+pub(super) fn label(value: f64) -> String {
     let text = super::figure(value);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -6,9 +6,9 @@ use super::analysis::{Analysis, Cell, RowAnalysis};
 use super::figure;
 use super::html::key;
 use super::plots::{self, Line};
-use crate::reference::{PaperRow, sac10_finding};
+use crate::reference::{COLUMNS, PaperRow, count_classes, sac10_finding};
 use crate::rows::WorkloadClass;
-use crate::stats::Class;
+use crate::stats::{Class, median};
 
 /// What to make of each configuration for each class of workloads.
 pub(super) fn verdicts(analysis: &Analysis<'_>) -> Markup {
@@ -48,7 +48,7 @@ fn class_name(class: Option<Class>) -> &'static str {
 pub(super) fn table(analysis: &Analysis<'_>) -> Markup {
     let paper = analysis.rows.iter().any(|r| r.paper.is_some());
     html! {
-        section {
+        section.every {
             h2 { "Every row" }
             table.rows {
                 thead {
@@ -77,6 +77,29 @@ pub(super) fn table(analysis: &Analysis<'_>) -> Markup {
                         }
                     }
                 }
+                tfoot { (counts(analysis, paper)) }
+            }
+        }
+    }
+}
+
+/// How many rows of each column are in each class, and the paper's own count.
+fn counts(analysis: &Analysis<'_>, paper: bool) -> Markup {
+    let papers = || analysis.rows.iter().filter_map(|r| r.paper.as_ref());
+    let ours: Vec<[usize; 4]> = analysis.compared().map(|c| analysis.counts(c).0).collect();
+    let theirs = COLUMNS.map(|(_, column)| count_classes(papers().map(column)));
+    html! {
+        @for (index, class) in Class::ALL.iter().enumerate() {
+            tr {
+                th colspan="3" { "Rows in " (class) }
+                @for count in &ours { td class=(format!("cell {class}")) { (count.get(index).copied().unwrap_or(0)) } }
+                @if paper {
+                    @for (column, count) in theirs.iter().enumerate() {
+                        td class=(format!("cell faint {class}{}", if column == 0 { " paper" } else { "" })) {
+                            (count.get(index).copied().unwrap_or(0))
+                        }
+                    }
+                }
             }
         }
     }
@@ -91,7 +114,7 @@ fn native(row: &RowAnalysis<'_>) -> Markup {
             @match cell.summary {
                 Some(summary) => {
                     (figure(summary.median)) " " span.unit { (row.row.kind.unit()) }
-                    " " span.spread title="median absolute deviation" { "±" (format!("{:.0}%", summary.spread_pct())) }
+                    @if summary.rounds > 1 { " " span.spread title="median absolute deviation" { "±" (format!("{:.0}%", summary.spread_pct())) } }
                 }
                 None => span.none { "none" },
             }
@@ -122,12 +145,7 @@ fn paper_cells(paper: Option<&PaperRow>) -> Markup {
     let Some(paper) = paper else {
         return html! { td.paper colspan="4" {} };
     };
-    let all = [
-        paper.hdd_base_pct,
-        paper.hdd_opt_pct,
-        paper.ssd_base_pct,
-        paper.ssd_opt_pct,
-    ];
+    let all = COLUMNS.map(|(_, column)| column(paper));
     html! {
         @for (index, value) in all.iter().enumerate() {
             td class=(format!("cell faint {}{}", Class::of_difference(*value), if index == 0 { " paper" } else { "" })) {
@@ -137,7 +155,7 @@ fn paper_cells(paper: Option<&PaperRow>) -> Markup {
     }
 }
 
-const FIGURES: [(&str, &str, &str); 9] = [
+pub(super) const FIGURES: [(&str, &str, &str); 9] = [
     (
         "2",
         "Writing a 16 MB file by size of the buffer",
@@ -198,6 +216,7 @@ pub(super) fn figures(analysis: &Analysis<'_>) -> Result<Markup, String> {
                 figcaption { b { "Figure " (figure) ". " } (title) }
                 (picture)
                 p.finding { b { "The paper: " } (sac10_finding(figure)) }
+                p.finding { b { "Here: " } (here(analysis, &rows)) }
             }
         });
     }
@@ -214,6 +233,35 @@ pub(super) fn figures(analysis: &Analysis<'_>) -> Result<Markup, String> {
             }
         }
     })
+}
+
+/// What was measured for a figure, in a sentence: the difference to native over its points.
+pub(super) fn here(analysis: &Analysis<'_>, rows: &[&RowAnalysis<'_>]) -> String {
+    let of = |config: &str| {
+        let cells = rows
+            .iter()
+            .flat_map(|r| &r.cells)
+            .filter(|c| c.config == config);
+        let mut found: Vec<f64> = cells
+            .filter_map(|c| Some(c.comparison?.difference_pct))
+            .collect();
+        found.sort_by(f64::total_cmp);
+        match found.as_slice() {
+            [] => format!("{config} has no result"),
+            [only] => format!("{config} {only:+.0}%"),
+            [least, .., most] => format!(
+                "{config} {:+.0}% ({least:+.0} to {most:+.0})",
+                median(&found).unwrap_or(0.0)
+            ),
+        }
+    };
+    let all: Vec<String> = analysis.compared().map(of).collect();
+    let what = if rows.len() > 1 {
+        "throughput against native, median over the points (and range): "
+    } else {
+        "throughput against native: "
+    };
+    format!("{what}{}.", all.join(", "))
 }
 
 fn plot(analysis: &Analysis<'_>, rows: &[&RowAnalysis<'_>], axis: &str) -> Result<Markup, String> {
@@ -265,6 +313,8 @@ fn bars(row: &RowAnalysis<'_>) -> Markup {
 
 /// CPU, device and caches of every row.
 pub(super) fn resources(analysis: &Analysis<'_>) -> Markup {
+    let cells = analysis.rows.iter().flat_map(|r| &r.cells);
+    let cycles = cells.into_iter().any(|c| c.usage.cycles.is_some());
     html! {
         section {
             h2 { "Resources" }
@@ -278,7 +328,7 @@ pub(super) fn resources(analysis: &Analysis<'_>) -> Markup {
                         th.name { "Workload" } th { "Configuration" } th { "p50 us" } th { "p99 us" }
                         th { "Files/s" } th { "Time s" } th { "Workload CPU" } th { "Daemon CPU" } th { "Machine CPU" }
                         th { "Read MB" } th { "Written MB" } th { "Device busy" } th { "Cache below MB" } th { "Cache above MB" }
-                        th { "Limit MB" }
+                        th { "Limit MB" } @if cycles { th { "Cycles/op" } }
                     }
                 }
                 @for row in &analysis.rows {
@@ -288,6 +338,7 @@ pub(super) fn resources(analysis: &Analysis<'_>) -> Markup {
                                 @if index == 0 { th.name rowspan=(row.cells.len()) { (row.row.name) } }
                                 td { (cell.config) }
                                 (usage(cell))
+                                @if cycles { td.number { @if let Some(count) = cell.usage.cycles { (figure(count)) } } }
                             }
                         }
                     }
@@ -327,7 +378,7 @@ fn usage(cell: &Cell<'_>) -> Markup {
 /// Why each row is as it is.
 pub(super) fn explanations(analysis: &Analysis<'_>) -> Markup {
     html! {
-        section {
+        section.why {
             h2 { "Why" }
             @for row in &analysis.rows {
                 article id=(row.row.id) {

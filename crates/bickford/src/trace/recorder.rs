@@ -46,6 +46,21 @@ fn bucket(nanoseconds: u64) -> usize {
 }
 
 impl Recorder {
+    /// Does for one request without a session all that a session does for its instrumentation: four
+    /// readings of the clock and a record. For measuring what that costs.
+    pub fn rehearse(&self, opcode: Opcode) {
+        let mut stages = Stages::received(std::time::Instant::now());
+        stages.mark_decoded();
+        stages.mark_handled();
+        stages.mark_sent();
+        let answer = Outgoing {
+            error: 0,
+            fixed: &[],
+            data: &crate::ops::Data::Empty,
+        };
+        self.record(opcode, &stages, &answer);
+    }
+
     pub(crate) fn record(&self, opcode: Opcode, stages: &Stages, answer: &Outgoing<'_>) {
         let Some(row) = self.rows.get(opcode.index()) else {
             return;
