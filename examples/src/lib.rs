@@ -10,8 +10,8 @@ use bickford::{FileSystem, MountOptions, Session, SessionConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What `main` of an example answers.
-pub type Outcome = Result<(), Box<dyn Error>>;
+/// What `main` of an example answers, and what else may fail in a way that is to be told.
+pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The arguments, as many as `usage` names after the program.
 ///

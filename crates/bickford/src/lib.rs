@@ -24,6 +24,9 @@ pub mod transport;
 pub use bickford_abi as abi;
 pub use rustix::io::Errno;
 
+/// What a method of a file system answers: a value, or the errno that the caller gets.
+pub type Result<T> = std::result::Result<T, Errno>;
+
 pub use dispatch::{Context, DetachedContext, Interrupt};
 pub use filesystem::blocking::Blocking;
 pub use filesystem::{FileSystem, Negotiation};

@@ -3,20 +3,16 @@
 //! number N, after 50 ms. Two threads keep hundreds of requests waiting at once.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
-use bickford::abi::OpenOutFlags;
-use bickford::filesystem::future::{FileSystem, Owned, Spawned, Task};
-use bickford::ops::{Attr, Attributes, Data, Entry, Getattr, Kept, Lookup, Open, Opened, Read};
-use bickford::{DetachedContext, Errno, NodeId};
+use bickford::ops::{Attr, Data};
+use bickford::path::future::{Adapter, FileSystem, Task};
+use bickford::path::{Options, Subject};
+use bickford::{Context, Errno, Result};
 use bickford_examples::{Outcome, arguments, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-const VALID: Duration = Duration::from_secs(60);
-/// Node ids of the files 0, 1, ... begin here; below is the root.
-const FIRST: u64 = 2;
 
 /// The service: reads a number of eight bytes, thinks, answers with a line, and hangs up.
 async fn service(listener: TcpListener) {
@@ -44,57 +40,40 @@ impl Numbers {
     }
 }
 
-fn attr(node: NodeId) -> Attr {
-    match node {
-        NodeId::ROOT => Attr::directory(1, 0o755),
-        file => Attr::file(file.0, 0o444, 0),
-    }
+/// The number that a path names.
+fn number(path: &Path) -> Result<u64> {
+    let name = path.strip_prefix("/").ok().and_then(Path::to_str);
+    let number = name.and_then(|name| name.parse::<u32>().ok());
+    number.map(u64::from).ok_or(Errno::NOENT)
 }
 
+// ANCHOR: filesystem
 impl FileSystem for Numbers {
-    async fn lookup(
-        self: Arc<Self>,
-        _: DetachedContext,
-        op: Owned<Lookup<'static>>,
-    ) -> Result<Entry, Errno> {
-        let name = op.operation().name.to_str().map_err(|_| Errno::NOENT)?;
-        let number: u32 = name.parse().map_err(|_| Errno::NOENT)?;
-        let node = NodeId(FIRST + u64::from(number));
-        Ok(Entry::new(node, attr(node), VALID))
-    }
-
-    async fn getattr(
-        self: Arc<Self>,
-        _: DetachedContext,
-        op: Owned<Getattr>,
-    ) -> Result<Attributes, Errno> {
-        Ok(Attributes {
-            attr: attr(op.node),
-            valid: VALID,
-        })
-    }
-
-    /// The size is not known before, so that reads go past the page cache.
-    async fn open(self: Arc<Self>, _: DetachedContext, _: Owned<Open>) -> Result<Opened, Errno> {
-        Ok(Opened {
-            flags: OpenOutFlags::DIRECT_IO,
-            ..Opened::default()
-        })
+    async fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr> {
+        let path = subject.path()?;
+        if path == Path::new("/") {
+            return Ok(Attr::directory(1, 0o755));
+        }
+        number(path).map(|_| Attr::file(0, 0o444, 0))
     }
 
     /// When the caller gets a signal, this ends where it waits, and the connection is closed.
-    async fn read(self: Arc<Self>, _: DetachedContext, op: Owned<Read>) -> Result<Data, Errno> {
-        if op.offset > 0 {
+    async fn read(
+        &self,
+        _: &Context<'_>,
+        file: Subject<'_>,
+        offset: u64,
+        size: u32,
+    ) -> Result<Data> {
+        if offset > 0 {
             return Ok(Data::Empty);
         }
-        let mut answer = self
-            .ask(op.node.0 - FIRST)
-            .await
-            .map_err(|_| Errno::REMOTEIO)?;
-        answer.truncate(op.size as usize);
-        Ok(answer.into())
+        let answer = self.ask(number(file.path()?)?).await;
+        let answer = answer.map_err(|_| Errno::REMOTEIO)?;
+        Ok(Data::part(answer, 0, size))
     }
 }
+// ANCHOR_END: filesystem
 
 fn main() -> Outcome {
     let [mountpoint] = arguments("hello-async MOUNTPOINT")?;
@@ -107,7 +86,16 @@ fn main() -> Outcome {
         service: listener.local_addr()?,
     };
     runtime.spawn(service(listener));
+    // Sizes are not known before, so that reads go past the page cache.
+    let options = Options {
+        direct_io: true,
+        ..Options::default()
+    };
     let handle = runtime.handle().clone();
-    let filesystem = Spawned::new(numbers, move |task: Task| drop(handle.spawn(task)));
-    serve(filesystem, mountpoint, "hello-async")
+    let spawner = move |task: Task| drop(handle.spawn(task));
+    serve(
+        Adapter::new(numbers, options, spawner),
+        mountpoint,
+        "hello-async",
+    )
 }

@@ -7,7 +7,7 @@ use bickford::layer::{Done, Interest, Layer, Layered, Needs, OperationKind, Oper
 use bickford::layer::{PostCalls, PreCalls};
 use bickford::ops::{Attr, Data, Read};
 use bickford::path::{self, Adapter, Listing, Options, Subject};
-use bickford::{Context, Errno};
+use bickford::{Context, Errno, Result};
 use bickford_examples::{Outcome, arguments, serve};
 
 // ANCHOR: layer
@@ -20,7 +20,7 @@ struct Shout {
 impl PreCalls for Shout {}
 
 impl PostCalls for Shout {
-    fn read(&self, done: &Done, _: &Read, result: &mut Result<Data, Errno>) {
+    fn read(&self, done: &Done, _: &Read, result: &mut Result<Data>) {
         let number = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
         eprintln!("read {number}, by user {}", done.uid());
         if let Ok(data) = result {
@@ -64,7 +64,7 @@ struct Hello;
 const TEXT: &[u8] = b"Hello, world!\n";
 
 impl path::FileSystem for Hello {
-    fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr, Errno> {
+    fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr> {
         match subject.path()?.to_str() {
             Some("/") => Ok(Attr::directory(1, 0o755)),
             Some("/hello") => Ok(Attr::file(2, 0o644, TEXT.len() as u64)),
@@ -72,21 +72,13 @@ impl path::FileSystem for Hello {
         }
     }
 
-    fn readdir(
-        &self,
-        _: &Context<'_>,
-        _: Subject<'_>,
-        _: u64,
-        listing: &mut Listing,
-    ) -> Result<(), Errno> {
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, listing: &mut Listing) -> Result<()> {
         listing.add("hello", 0o100_000);
         Ok(())
     }
 
-    fn read(&self, _: &Context<'_>, _: Subject<'_>, offset: u64, size: u32) -> Result<Data, Errno> {
-        let from = TEXT.len().min(offset as usize);
-        let to = TEXT.len().min(from + size as usize);
-        Ok(TEXT[from..to].into())
+    fn read(&self, _: &Context<'_>, _: Subject<'_>, offset: u64, size: u32) -> Result<Data> {
+        Ok(Data::part(TEXT, offset, size))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bickford::ops::{Attr, Data};
 use bickford::path::{self, Adapter, Listing, Options, Subject};
-use bickford::{Context, Errno};
+use bickford::{Context, Errno, Result};
 use bickford_examples::{Outcome, arguments, serve};
 
 const TEXT: &[u8] = b"Hello, world!\n";
@@ -11,7 +11,7 @@ const TEXT: &[u8] = b"Hello, world!\n";
 struct Hello;
 
 impl path::FileSystem for Hello {
-    fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr, Errno> {
+    fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr> {
         match subject.path()?.to_str() {
             Some("/") => Ok(Attr::directory(1, 0o755)),
             Some("/hello") => Ok(Attr::file(2, 0o644, TEXT.len() as u64)),
@@ -19,21 +19,13 @@ impl path::FileSystem for Hello {
         }
     }
 
-    fn readdir(
-        &self,
-        _: &Context<'_>,
-        _: Subject<'_>,
-        _: u64,
-        listing: &mut Listing,
-    ) -> Result<(), Errno> {
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, listing: &mut Listing) -> Result<()> {
         listing.add("hello", 0o100_000);
         Ok(())
     }
 
-    fn read(&self, _: &Context<'_>, _: Subject<'_>, offset: u64, size: u32) -> Result<Data, Errno> {
-        let from = TEXT.len().min(offset as usize);
-        let to = TEXT.len().min(from + size as usize);
-        Ok(TEXT[from..to].into())
+    fn read(&self, _: &Context<'_>, _: Subject<'_>, offset: u64, size: u32) -> Result<Data> {
+        Ok(Data::part(TEXT, offset, size))
     }
 }
 // ANCHOR_END: filesystem

@@ -38,9 +38,7 @@ impl blocking::FileSystem for Hello {
     }
 
     fn read(&self, _: &Context<'_>, op: Read) -> Result<Data, Errno> {
-        let from = TEXT.len().min(op.offset as usize);
-        let to = TEXT.len().min(from + op.size as usize);
-        Ok(TEXT[from..to].into())
+        Ok(Data::part(TEXT, op.offset, op.size))
     }
 
     fn readdir(&self, _: &Context<'_>, op: Readdir) -> Result<Directory, Errno> {

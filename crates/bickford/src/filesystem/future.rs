@@ -1,5 +1,7 @@
 //! The low-level interface with asynchronous methods, on any executor.
 //!
+//! See [`crate::path::future`] for the path API with asynchronous methods.
+//!
 //! Each request becomes a task of its own, so that hundreds can wait at once on a few threads. A
 //! task owns what it needs: the file system behind an [`Arc`], the context as
 //! [`DetachedContext`], and the operation as [`Owned`], with copies of names and data.
@@ -170,6 +172,13 @@ impl<F: FileSystem, S: Spawn> Spawned<F, S> {
     pub fn new(filesystem: F, spawner: S) -> Self {
         Self {
             filesystem: Arc::new(filesystem),
+            spawner,
+        }
+    }
+
+    pub(crate) fn over(filesystem: Arc<F>, spawner: S) -> Self {
+        Self {
+            filesystem,
             spawner,
         }
     }

@@ -1,7 +1,8 @@
 //! Operations that wait for their claims, first come first served.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 use rustix::io::Errno;
 
@@ -12,43 +13,69 @@ use super::tree::{EdgeId, Tree};
 #[derive(Debug)]
 pub(super) struct Waiter {
     want: Want<'static>,
-    outcome: Mutex<Option<Result<Resolved, Errno>>>,
-    settled: Condvar,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    outcome: Option<Result<Resolved, Errno>>,
+    waker: Option<Waker>,
 }
 
 impl Waiter {
     pub(super) fn new(want: Want<'static>) -> Arc<Self> {
         Arc::new(Self {
             want,
-            outcome: Mutex::default(),
-            settled: Condvar::new(),
+            slot: Mutex::default(),
         })
     }
 
-    fn settle(&self, outcome: Result<Resolved, Errno>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        self.settled.notify_all();
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has its claims, or an error. The outcome is for [`Waiter::wait`] to take.
+    /// Answers whom to wake, once no lock is held any more.
+    fn settle(&self, outcome: Result<Resolved, Errno>) -> Option<Waker> {
+        let mut slot = self.slot();
+        slot.outcome = Some(outcome);
+        slot.waker.take()
+    }
+
+    /// Whether it has its claims, or an error. The outcome is for [`Waiter::poll`] to take.
     pub(super) fn is_settled(&self) -> bool {
-        self.outcome
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.slot().outcome.is_some()
     }
 
-    pub(super) fn wait(&self) -> Result<Resolved, Errno> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(outcome) = outcome.take() {
-                return outcome;
-            }
-            outcome = self
-                .settled
-                .wait(outcome)
-                .unwrap_or_else(PoisonError::into_inner);
+    /// Takes the outcome, if there is one.
+    pub(super) fn take(&self) -> Option<Result<Resolved, Errno>> {
+        self.slot().outcome.take()
+    }
+
+    /// Takes the outcome, or has `waker` woken when there is one.
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<Result<Resolved, Errno>> {
+        let mut slot = self.slot();
+        if let Some(outcome) = slot.outcome.take() {
+            return Poll::Ready(outcome);
         }
+        if !slot
+            .waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(waker))
+        {
+            slot.waker = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// Whom to wake, once no lock is held any more.
+#[must_use = "who is not woken waits for ever"]
+#[derive(Debug, Default)]
+pub(super) struct Woken(Vec<Waker>);
+
+impl Woken {
+    pub(super) fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -96,18 +123,19 @@ impl Queue {
 
     /// Lets go on who can: who waits for nothing that is claimed, or wanted by one before. Paths
     /// are found anew, for they may have changed meanwhile.
-    pub(super) fn advance(&mut self, tree: &mut Tree) {
+    pub(super) fn advance(&mut self, tree: &mut Tree) -> Woken {
+        let mut woken = Woken::default();
         let mut ahead = Ahead::default();
         let mut blocked = Vec::new();
         self.waiters
             .retain(|waiter| match waiter.want.resolve(tree) {
                 Err(errno) => {
-                    waiter.settle(Err(errno));
+                    woken.0.extend(waiter.settle(Err(errno)));
                     false
                 }
                 Ok(resolved) if resolved.is_free(tree) && ahead.allows(&resolved) => {
                     resolved.take(tree);
-                    waiter.settle(Ok(resolved));
+                    woken.0.extend(waiter.settle(Ok(resolved)));
                     false
                 }
                 Ok(resolved) => {
@@ -119,16 +147,19 @@ impl Queue {
         for resolved in blocked {
             resolved.drop_idle(tree);
         }
+        woken
     }
 
-    /// Takes one out that does not want to wait any longer, unless it has its claims.
-    pub(super) fn interrupt(&mut self, waiter: &Arc<Waiter>) -> bool {
+    /// Takes one out that does not want to wait any longer, and lets go on who waited for it.
+    /// `None` when it has its claims, or an error, already.
+    pub(super) fn interrupt(&mut self, tree: &mut Tree, waiter: &Arc<Waiter>) -> Option<Woken> {
         let before = self.waiters.len();
         self.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-        let found = self.waiters.len() < before;
-        if found {
-            waiter.settle(Err(Errno::INTR));
+        if self.waiters.len() == before {
+            return None;
         }
-        found
+        let mut woken = self.advance(tree);
+        woken.0.extend(waiter.settle(Err(Errno::INTR)));
+        Some(woken)
     }
 }

@@ -3,7 +3,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll};
 
 use rustix::io::Errno;
 
@@ -23,6 +25,46 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Table {
     state: Mutex<State>,
+}
+
+/// Claims that are being waited for. Dropped, it waits no longer, and what it has it gives back.
+#[derive(Debug)]
+pub(crate) struct Claiming(Stage);
+
+#[derive(Debug)]
+enum Stage {
+    Done(Option<Result<Claim, Errno>>),
+    Waiting(Arc<Table>, Arc<Waiter>),
+}
+
+impl Claiming {
+    fn done(outcome: Result<Claim, Errno>) -> Self {
+        Self(Stage::Done(Some(outcome)))
+    }
+}
+
+impl Future for Claiming {
+    type Output = Result<Claim, Errno>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Stage::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Err(Errno::INTR))),
+            Stage::Waiting(table, waiter) => waiter
+                .poll(cx.waker())
+                .map_ok(|resolved| Claim::new(table, resolved)),
+        }
+    }
+}
+
+impl Drop for Claiming {
+    fn drop(&mut self) {
+        if let Stage::Waiting(table, waiter) = &self.0 {
+            table.interrupt(waiter);
+            if let Some(Ok(resolved)) = waiter.take() {
+                table.give_back(&resolved);
+            }
+        }
+    }
 }
 
 /// What a name was found to be, from its attributes.
@@ -54,43 +96,48 @@ impl Table {
     }
 
     /// Claims what an operation needs, and waits for it if need be. `interrupt` is only asked for
-    /// when it has to wait.
+    /// when it has to wait, and ends the waiting.
     ///
-    /// # Errors
-    /// ENOENT when a node has no name any more, ESTALE when it is not known, EINVAL when a
-    /// directory is to go into itself, EINTR when interrupted.
+    /// The future answers ENOENT when a node has no name any more, ESTALE when it is not known,
+    /// EINVAL when a directory is to go into itself, EINTR when interrupted.
     pub(crate) fn claim(
         self: &Arc<Self>,
         want: Want<'_>,
-        interrupt: impl FnOnce() -> Arc<Interrupt>,
-    ) -> Result<Claim, Errno> {
+        interrupt: impl FnOnce() -> Option<Arc<Interrupt>>,
+    ) -> Claiming {
         let mut state = self.state();
         let State { tree, queue } = &mut *state;
         if queue.is_empty() {
-            let resolved = want.resolve(tree)?;
-            if resolved.is_free(tree) {
-                resolved.take(tree);
-                return Ok(Claim::new(self, resolved));
+            match want.resolve(tree) {
+                Err(errno) => return Claiming::done(Err(errno)),
+                Ok(resolved) if resolved.is_free(tree) => {
+                    resolved.take(tree);
+                    return Claiming::done(Ok(Claim::new(self, resolved)));
+                }
+                Ok(resolved) => resolved.drop_idle(tree),
             }
-            resolved.drop_idle(tree);
         }
         let waiter = Waiter::new(want.into_owned());
         queue.push(Arc::clone(&waiter));
-        queue.advance(tree);
+        let woken = queue.advance(tree);
         drop(state);
-        if !waiter.is_settled() {
-            let table = Arc::clone(self);
-            let waiting = Arc::clone(&waiter);
-            interrupt().on_raise(move || table.interrupt(&waiting));
+        woken.wake();
+        if !waiter.is_settled()
+            && let Some(interrupt) = interrupt()
+        {
+            let (table, waiting) = (Arc::clone(self), Arc::clone(&waiter));
+            interrupt.on_raise(move || table.interrupt(&waiting));
         }
-        Ok(Claim::new(self, waiter.wait()?))
+        Claiming(Stage::Waiting(Arc::clone(self), waiter))
     }
 
     fn interrupt(&self, waiter: &Arc<Waiter>) {
         let mut state = self.state();
         let State { tree, queue } = &mut *state;
-        if queue.interrupt(waiter) {
-            queue.advance(tree);
+        let woken = queue.interrupt(tree, waiter);
+        drop(state);
+        if let Some(woken) = woken {
+            woken.wake();
         }
     }
 
@@ -99,7 +146,9 @@ impl Table {
         let State { tree, queue } = &mut *state;
         resolved.give_back(tree);
         if !queue.is_empty() {
-            queue.advance(tree);
+            let woken = queue.advance(tree);
+            drop(state);
+            woken.wake();
         }
     }
 

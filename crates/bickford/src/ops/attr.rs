@@ -112,6 +112,20 @@ impl Attr {
         }
     }
 
+    /// Attributes of whatever type `mode` tells (a regular file where it tells none), empty, with the
+    /// links of something new and all times zero.
+    #[must_use]
+    pub fn of_mode(ino: u64, mode: u32) -> Self {
+        match mode & 0o170_000 {
+            0o040_000 => Self::directory(ino, mode),
+            0 => Self::file(ino, mode, 0),
+            _ => Self {
+                mode,
+                ..Self::file(ino, mode, 0)
+            },
+        }
+    }
+
     /// The bits of `mode` that tell the type (`S_IFMT`).
     #[must_use]
     pub fn file_type(&self) -> u32 {

@@ -65,6 +65,14 @@ impl Data {
         self.len() == 0
     }
 
+    /// A copy of the part of `bytes` that READ asks for; beyond their end there is nothing.
+    #[must_use]
+    pub fn part(bytes: impl AsRef<[u8]>, offset: u64, size: u32) -> Self {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = bytes.as_ref().get(offset..).unwrap_or_default();
+        Self::Bytes(rest.get(..size as usize).unwrap_or(rest).to_vec())
+    }
+
     /// The bytes, unless they are in a file or in several pieces.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
@@ -284,6 +292,22 @@ impl<'a> Payload<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_ends_where_the_bytes_do() {
+        for (offset, size, part) in [
+            (0, 9, "text"),
+            (1, 2, "ex"),
+            (3, 1, "t"),
+            (4, 1, ""),
+            (u64::MAX, u32::MAX, ""),
+        ] {
+            assert_eq!(
+                Data::part("text", offset, size).bytes(),
+                Some(part.as_bytes())
+            );
+        }
+    }
 
     #[test]
     fn pieces_are_sent_in_order_and_files_end_early() {

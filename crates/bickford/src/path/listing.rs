@@ -20,25 +20,33 @@ pub(crate) struct Name {
 ///   offset. The listing is kept for the open directory, so that one who reads it sees each name
 ///   once even if names come and go meanwhile. A directory that is rewound is listed again. `.`
 ///   and `..` are there without being added.
-/// - In parts, for directories too large for that: add names from the given offset on with
+/// - In parts, for directories too large for that: add names from [`Listing::offset`] on with
 ///   [`Listing::add_at`], until it answers false.
 #[derive(Debug)]
 pub struct Listing {
     names: Vec<Name>,
     in_parts: bool,
+    offset: u64,
     room: usize,
     bytes: usize,
 }
 
 impl Listing {
     /// For `room` bytes of names in a listing in parts.
-    pub(crate) fn new(room: u32) -> Self {
+    pub(crate) fn new(offset: u64, room: u32) -> Self {
         Self {
             names: Vec::new(),
             in_parts: false,
+            offset,
             room: room as usize,
             bytes: 0,
         }
+    }
+
+    /// Where a listing in parts goes on: zero, or the offset of the name that was read last.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Adds a name. Of `mode` only the type counts; zero when it is unknown.

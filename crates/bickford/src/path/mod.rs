@@ -26,7 +26,6 @@
 //!         &self,
 //!         _: &Context<'_>,
 //!         _: Subject<'_>,
-//!         _: u64,
 //!         listing: &mut Listing,
 //!     ) -> Result<(), Errno> {
 //!         listing.add("hello", 0o100_000);
@@ -40,8 +39,7 @@
 //!         offset: u64,
 //!         size: u32,
 //!     ) -> Result<Data, Errno> {
-//!         let rest = TEXT.get(offset as usize..).unwrap_or_default();
-//!         Ok(rest[..rest.len().min(size as usize)].into())
+//!         Ok(Data::part(TEXT, offset, size))
 //!     }
 //! }
 //!
@@ -63,14 +61,17 @@
 
 mod adapter;
 mod filesystem;
+pub mod future;
 mod listing;
+pub mod memory;
 mod names;
 mod options;
 mod subject;
+mod table;
 
 pub use adapter::Adapter;
 pub use filesystem::{FileSystem, Ioctl};
 pub use listing::{LISTING_BYTES_MAX, Listing};
 pub use names::{Names, Sizes};
 pub use options::Options;
-pub use subject::{New, Open, Subject, Times};
+pub use subject::{Allocation, New, Open, Owner, SetXattr, Statx, Subject, Times};

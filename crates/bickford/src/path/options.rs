@@ -63,6 +63,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// With names, attributes and missing names all valid for `time`: what does not change, or
+    /// changes with a notification, the kernel may remember for years.
+    #[must_use]
+    pub fn valid_for(time: Duration) -> Self {
+        Self {
+            entry_timeout: time,
+            attr_timeout: time,
+            negative_timeout: time,
+            ..Self::default()
+        }
+    }
+
     /// Attributes as the kernel is to see them. Without `use_ino` the number is set elsewhere.
     pub(crate) fn apply(&self, attr: &mut Attr) {
         attr.uid = self.uid.unwrap_or(attr.uid);

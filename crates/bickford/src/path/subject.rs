@@ -1,12 +1,13 @@
 //! What an operation over paths is about.
 
+use std::ffi::CStr;
 use std::path::Path;
 
 use bickford_abi::OpenInFlags;
 use rustix::io::Errno;
 
 use crate::FileHandle;
-use crate::ops::SetTime;
+use crate::ops::{Attr, SetTime, Timestamp};
 
 /// A file that an operation is about: by its path, by the handle of an open file, or by both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,18 @@ impl<'a> Subject<'a> {
     #[must_use]
     pub fn handle(&self) -> Option<FileHandle> {
         self.handle
+    }
+}
+
+impl<'a> From<&'a Path> for Subject<'a> {
+    fn from(path: &'a Path) -> Self {
+        Self::of_path(path)
+    }
+}
+
+impl<'a> From<&'a str> for Subject<'a> {
+    fn from(path: &'a str) -> Self {
+        Self::of_path(path.as_ref())
     }
 }
 
@@ -96,6 +109,17 @@ impl Times {
         let any = accessed.is_some() || modified.is_some();
         any.then_some(Self { accessed, modified })
     }
+
+    /// Sets the times that are to be set.
+    pub fn apply(&self, attr: &mut Attr) {
+        let set = |time: &mut Timestamp, to: Option<SetTime>| match to {
+            Some(SetTime::Now) => *time = Timestamp::now(),
+            Some(SetTime::At(at)) => *time = at,
+            None => {}
+        };
+        set(&mut attr.accessed, self.accessed);
+        set(&mut attr.modified, self.modified);
+    }
 }
 
 /// Times to set; what is `None` stays.
@@ -106,4 +130,83 @@ pub struct Times {
     pub accessed: Option<SetTime>,
     /// Time of the last change of the contents.
     pub modified: Option<SetTime>,
+}
+
+/// Owner and group to set; what is `None` stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Owner {
+    /// The user.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+}
+
+impl Owner {
+    pub(crate) fn new(uid: Option<u32>, gid: Option<u32>) -> Option<Self> {
+        let any = uid.is_some() || gid.is_some();
+        any.then_some(Self { uid, gid })
+    }
+}
+
+/// An extended attribute to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetXattr<'a> {
+    /// Its name.
+    pub name: &'a CStr,
+    /// Its new value.
+    pub value: &'a [u8],
+    /// `XATTR_CREATE` (1): it must be new; `XATTR_REPLACE` (2): it must not.
+    pub flags: u32,
+}
+
+impl<'a> SetXattr<'a> {
+    /// Sets one, whether it is there or not.
+    #[must_use]
+    pub fn new(name: &'a CStr, value: &'a [u8]) -> Self {
+        Self::with_flags(name, value, 0)
+    }
+
+    pub(crate) fn with_flags(name: &'a CStr, value: &'a [u8], flags: u32) -> Self {
+        Self { name, value, flags }
+    }
+}
+
+/// A range to allocate, free, zero or shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Allocation {
+    /// What to do, of `FALLOC_FL_*`; zero allocates.
+    pub mode: u32,
+    /// Where the range begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+impl Allocation {
+    pub(crate) fn new(mode: u32, offset: u64, length: u64) -> Self {
+        Self {
+            mode,
+            offset,
+            length,
+        }
+    }
+}
+
+/// What statx(2) is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statx {
+    /// How fresh, of `AT_STATX_*`.
+    pub flags: u32,
+    /// Which fields, of `STATX_*`.
+    pub mask: u32,
+}
+
+impl Statx {
+    pub(crate) fn new(flags: u32, mask: u32) -> Self {
+        Self { flags, mask }
+    }
 }

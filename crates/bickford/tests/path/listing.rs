@@ -124,14 +124,8 @@ fn entries_come_with_fresh_attributes_only() {
 struct Endless;
 
 impl path::FileSystem for Endless {
-    fn readdir(
-        &self,
-        _: &Context<'_>,
-        _: Subject<'_>,
-        offset: u64,
-        listing: &mut Listing,
-    ) -> Result<(), Errno> {
-        for number in offset..1_000 {
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, listing: &mut Listing) -> Result<(), Errno> {
+        for number in listing.offset()..1_000 {
             if !listing.add_at(format!("{number}"), 0o100_000, number + 1) {
                 break;
             }

@@ -8,4 +8,5 @@ mod listing;
 mod mirror;
 mod model;
 mod options;
+mod tasks;
 mod threads;

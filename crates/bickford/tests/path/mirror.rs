@@ -50,6 +50,10 @@ impl Tree {
         self.names.get(path).copied().ok_or(Errno::NOENT)
     }
 
+    pub fn opens(&self) -> usize {
+        self.open.len()
+    }
+
     pub fn links(&self, ino: u64) -> usize {
         self.names.values().filter(|other| **other == ino).count()
     }
@@ -314,7 +318,6 @@ impl FileSystem for Served {
         &self,
         cx: &Context<'_>,
         directory: Subject<'_>,
-        _: u64,
         listing: &mut Listing,
     ) -> Result<(), Errno> {
         let path = directory.path()?;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bickford::abi::Opcode;
-use bickford::path::{Adapter, Options};
+use bickford::path::{Adapter, Names, Options};
+use bickford::transport::memory::Kernel;
 
 use crate::client::{Client, ROOT, session};
 use crate::mirror::{Mirror, ROOT_INO, Served};
+use crate::tasks;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const THREADS: usize = 6;
@@ -173,8 +175,11 @@ fn run(removes: bool) {
     let mirror = Mirror::with_yields(2);
     let adapter = Adapter::new(Served(Arc::clone(&mirror)), Options::default());
     let names = adapter.names();
-    let kernel = session(adapter);
-    let planted = plant(&Client::new(&kernel, 0));
+    stress(&session(adapter), &names, &mirror, removes);
+}
+
+fn stress(kernel: &Kernel, names: &Names, mirror: &Arc<Mirror>, removes: bool) {
+    let planted = plant(&Client::new(kernel, 0));
     let root = Seen {
         ino: ROOT_INO,
         directory: true,
@@ -186,8 +191,8 @@ fn run(removes: bool) {
             seen.values_mut().for_each(|seen| seen.lookups = 0);
             seen.insert(ROOT, root);
             let mut thread = Thread {
-                client: Client::new(&kernel, number + 1),
-                mirror: Arc::clone(&mirror),
+                client: Client::new(kernel, number + 1),
+                mirror: Arc::clone(mirror),
                 numbers: Numbers(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1) << 20),
                 seen,
                 removes,
@@ -207,7 +212,7 @@ fn run(removes: bool) {
         0,
         "paths changed under a method"
     );
-    let client = Client::new(&kernel, 0);
+    let client = Client::new(kernel, 0);
     for (node, seen) in seen.into_iter().flatten().chain(planted) {
         client.forget(node, seen.lookups);
     }
@@ -227,4 +232,13 @@ fn renames_and_exchanges_never_hand_out_a_wrong_path() {
 #[test]
 fn nor_do_removals() {
     run(true);
+}
+
+#[test]
+fn nor_do_tasks() {
+    for removes in [false, true] {
+        let mirror = Mirror::with_yields(2);
+        let fixture = tasks::fixture(Arc::clone(&mirror), Options::default(), true);
+        stress(&fixture.kernel, &fixture.names, &mirror, removes);
+    }
 }

@@ -1,47 +1,78 @@
 //! A file system in memory, over paths: `memfs MOUNTPOINT`. Everything is gone when it ends.
 
 mod contents;
-mod data;
 mod filesystem;
-mod names;
-mod store;
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bickford::MountOptions;
 use bickford::mount::AccessPolicy;
-use bickford::path::{Adapter, Options};
+use bickford::ops::Attr;
+use bickford::path::memory::{Inode, Tree};
+use bickford::path::{Adapter, Options, Subject};
+use bickford::{Errno, MountOptions, Result};
 use bickford_examples::{Outcome, arguments, serve_with};
 use rustix::process::{getgid, getuid};
 
-use store::Store;
+use contents::Contents;
 
-/// Bytes that files may hold together.
-const CAPACITY: u64 = 1 << 30;
 /// How many inodes there may be.
-const INODES_MAX: usize = 1 << 20;
+const INODES_MAX: u64 = 1 << 20;
 
 /// The file system. One lock, which no operation holds for long.
-#[derive(Debug)]
 struct MemFs {
-    store: Mutex<Store>,
+    tree: Mutex<Tree<Contents>>,
+    /// Blocks that files hold.
+    used: Arc<AtomicU64>,
+}
+
+impl MemFs {
+    fn tree(&self) -> MutexGuard<'_, Tree<Contents>> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// What a new inode holds, if there may be another one.
+    fn contents(&self) -> Result<Contents> {
+        match (self.tree().inodes() as u64) < INODES_MAX {
+            true => Ok(Contents::new(&self.used)),
+            false => Err(Errno::NOSPC),
+        }
+    }
+
+    fn change(
+        &self,
+        subject: Subject<'_>,
+        change: impl FnOnce(&mut Inode<Contents>),
+    ) -> Result<()> {
+        self.tree().get_mut(subject).map(change)
+    }
 }
 
 fn main() -> Outcome {
     let [mountpoint] = arguments("memfs MOUNTPOINT")?;
-    let (uid, gid) = (getuid(), getgid());
+    let (user, used) = (getuid(), Arc::default());
+    let root = Attr {
+        uid: user.as_raw(),
+        gid: getgid().as_raw(),
+        ..Attr::directory(1, 0o755)
+    };
     let memfs = MemFs {
-        store: Mutex::new(Store::new(uid.as_raw(), gid.as_raw())),
+        tree: Mutex::new(Tree::new(root, Contents::new(&used))),
+        used,
     };
     // The kernel checks permissions, so everybody may come in where that is allowed.
     let mut mount = MountOptions::new()
         .fsname("memfs")
         .subtype("memfs")
         .default_permissions(true);
-    if uid.is_root() {
+    if user.is_root() {
         mount = mount.access(AccessPolicy::Everyone);
     }
-    // Inode numbers are ours, and open files are known by their handles.
+    // Inode numbers are the tree's.
     let options = Options {
         use_ino: true,
         ..Options::default()

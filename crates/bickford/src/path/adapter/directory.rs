@@ -8,8 +8,9 @@ use slab::Slab;
 use super::Core;
 use crate::inode::{Found, Want};
 use crate::ops::{Directory, DirectoryEntry, Opendir, Opened};
+use crate::path::Listing;
+use crate::path::future::FileSystem;
 use crate::path::listing::Name;
-use crate::path::{FileSystem, Listing};
 use crate::{Context, Errno, FileHandle, NodeId};
 
 /// An open directory.
@@ -58,9 +59,13 @@ pub(super) struct Ask {
 }
 
 impl<F: FileSystem> Core<F> {
-    pub(super) fn open_directory(&self, cx: &Context<'_>, op: Opendir) -> Result<Opened, Errno> {
-        let claim = self.claim(cx, Want::node(op.node))?;
-        let mut opened = match self.filesystem.opendir(cx, claim.path()) {
+    pub(super) async fn open_directory(
+        &self,
+        cx: &Context<'_>,
+        op: Opendir,
+    ) -> Result<Opened, Errno> {
+        let claim = self.claim(cx, Want::node(op.node)).await?;
+        let mut opened = match self.filesystem.opendir(cx, claim.path()).await {
             Err(Errno::NOSYS) => Opened::default(),
             other => other?,
         };
@@ -73,7 +78,7 @@ impl<F: FileSystem> Core<F> {
         Ok(opened)
     }
 
-    pub(super) fn close_directory(
+    pub(super) async fn close_directory(
         &self,
         cx: &Context<'_>,
         node: NodeId,
@@ -83,14 +88,14 @@ impl<F: FileSystem> Core<F> {
         if let Ok(key) = usize::try_from(handle.0) {
             self.directories.open().try_remove(key);
         }
-        let held = self.file(cx, node, directory.handle)?;
-        match self.filesystem.releasedir(cx, held.subject()) {
+        let held = self.file(cx, node, directory.handle).await?;
+        match self.filesystem.releasedir(cx, held.subject()).await {
             Err(Errno::NOSYS) => Ok(()),
             other => other,
         }
     }
 
-    pub(super) fn list(
+    pub(super) async fn list(
         &self,
         cx: &Context<'_>,
         ask: &Ask,
@@ -102,10 +107,11 @@ impl<F: FileSystem> Core<F> {
             self.fill(ask, &names, false, &mut into);
             return Ok(into);
         }
-        let mut listing = Listing::new(ask.size);
-        let held = self.file(cx, ask.node, directory.handle)?;
+        let mut listing = Listing::new(ask.offset, ask.size);
+        let held = self.file(cx, ask.node, directory.handle).await?;
         self.filesystem
-            .readdir(cx, held.subject(), ask.offset, &mut listing)?;
+            .readdir(cx, held.subject(), &mut listing)
+            .await?;
         if listing.overflowed() {
             return Err(Errno::OVERFLOW);
         }

@@ -5,30 +5,31 @@ use bickford_abi::{IoctlFlags, OpenOutFlags};
 use super::Core;
 use crate::inode::{Ending, Want};
 use crate::ops::{self, Attr, Attributes, CopyFileRange, IoctlAnswer, Opened, Setattr, Setlk};
-use crate::path::{FileSystem, Ioctl, Open, Subject, Times};
+use crate::path::future::FileSystem;
+use crate::path::{Ioctl, Open, Owner, Subject, Times};
 use crate::{Context, Errno, FileHandle, NodeId};
 
 impl<F: FileSystem> Core<F> {
-    pub(super) fn change(&self, cx: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
-        let held = self.about(cx, op.node, op.handle)?;
+    pub(super) async fn change(&self, cx: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
+        let held = self.about(cx, op.node, op.handle).await?;
         let subject = held.subject();
         if let Some(mode) = op.mode {
-            self.filesystem.chmod(cx, subject, mode & 0o7777)?;
+            self.filesystem.chmod(cx, subject, mode & 0o7777).await?;
         }
-        if op.uid.is_some() || op.gid.is_some() {
-            self.filesystem.chown(cx, subject, op.uid, op.gid)?;
+        if let Some(owner) = Owner::new(op.uid, op.gid) {
+            self.filesystem.chown(cx, subject, owner).await?;
         }
         if let Some(size) = op.size {
-            self.filesystem.truncate(cx, subject, size)?;
+            self.filesystem.truncate(cx, subject, size).await?;
         }
         if let Some(times) = Times::new(op.accessed, op.modified) {
-            match self.filesystem.utimens(cx, subject, times) {
+            match self.filesystem.utimens(cx, subject, times).await {
                 // truncate(2) comes with the time of its own change.
                 Err(Errno::NOSYS) if op.size.is_some() => {}
                 other => other?,
             }
         }
-        let attr = self.filesystem.getattr(cx, subject)?;
+        let attr = self.filesystem.getattr(cx, subject).await?;
         Ok(self.attributes(op.node, attr))
     }
 
@@ -42,22 +43,24 @@ impl<F: FileSystem> Core<F> {
         opened
     }
 
-    pub(super) fn open_file(&self, cx: &Context<'_>, op: ops::Open) -> Result<Opened, Errno> {
-        let claim = self.claim(cx, Want::node(op.node))?;
+    pub(super) async fn open_file(&self, cx: &Context<'_>, op: ops::Open) -> Result<Opened, Errno> {
+        let claim = self.claim(cx, Want::node(op.node)).await?;
         let open = Open::new(op.flags & !libc::O_TRUNC.cast_unsigned(), op.open_flags);
-        let opened = match self.filesystem.open(cx, claim.path(), open) {
+        let opened = match self.filesystem.open(cx, claim.path(), open).await {
             Err(Errno::NOSYS) if self.may_not_open() => return Err(Errno::NOSYS),
             Err(Errno::NOSYS) => Opened::default(),
             other => other?,
         };
-        self.table.opened(op.node, opened.handle);
+        let mut opening = self.opening(cx, opened.handle);
+        opening.bind(op.node);
         let mut opened = self.dress_open(opened);
         if self.options.auto_cache
-            && let Ok(attr) = self.attr_at(cx, claim.path())
+            && let Ok(attr) = self.attr_at(cx, claim.path()).await
             && self.table.opened_as(op.node, attr.modified, attr.size)
         {
             opened.flags |= OpenOutFlags::KEEP_CACHE;
         }
+        opening.keep();
         Ok(opened)
     }
 
@@ -65,49 +68,52 @@ impl<F: FileSystem> Core<F> {
         !self.opens_needed.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    pub(super) fn release_file(
+    pub(super) async fn release_file(
         &self,
         cx: &Context<'_>,
         node: NodeId,
         handle: FileHandle,
     ) -> Result<(), Errno> {
         if self.table.released(node, handle) == Ending::Now {
-            self.end(cx, node, handle);
+            self.end(cx, Some(node), handle).await;
         }
         Ok(())
     }
 
     /// An open file has ended, and nobody borrows its handle.
-    pub(super) fn end(&self, cx: &Context<'_>, node: NodeId, handle: FileHandle) {
-        let claim = match self.options.handles_only {
-            true => None,
-            false => self.claim(cx, Want::node(node)).ok(),
+    pub(super) async fn end(&self, cx: &Context<'_>, node: Option<NodeId>, handle: FileHandle) {
+        let named = node.filter(|_| !self.options.handles_only);
+        let claim = match named {
+            Some(node) => self.table.claim(Want::node(node), || None).await.ok(),
+            None => None,
         };
         let subject = Subject::new(claim.as_ref().map(|claim| claim.path()), Some(handle));
-        match self.filesystem.release(cx, subject) {
+        match self.filesystem.release(cx, subject).await {
             Ok(()) | Err(Errno::NOSYS) => {}
-            Err(errno) => tracing::debug!(node = node.0, "release: {errno}"),
+            Err(errno) => tracing::debug!(?node, "release: {errno}"),
         }
         drop(claim);
-        if let Some((parent, name)) = self.table.closed(node) {
-            self.unhide(cx, parent, &name);
+        if let Some((parent, name)) = node.and_then(|node| self.table.closed(node)) {
+            self.unhide(cx, parent, &name).await;
         }
     }
 
-    pub(super) fn lock(&self, cx: &Context<'_>, op: Setlk) -> Result<(), Errno> {
+    pub(super) async fn lock(&self, cx: &Context<'_>, op: Setlk) -> Result<(), Errno> {
         let held = match op.wait {
             true => self.handle_only(cx, op.node, op.handle),
-            false => self.file(cx, op.node, op.handle)?,
+            false => self.file(cx, op.node, op.handle).await?,
         };
         let file = held.subject();
         if op.flock {
             let kind = op.lock.kind;
-            return self.filesystem.flock(cx, file, op.owner, kind, op.wait);
+            let locking = self.filesystem.flock(cx, file, op.owner, kind, op.wait);
+            return locking.await;
         }
-        self.filesystem.setlk(cx, file, op.owner, op.lock, op.wait)
+        let locking = self.filesystem.setlk(cx, file, op.owner, op.lock, op.wait);
+        locking.await
     }
 
-    pub(super) fn command(
+    pub(super) async fn command(
         &self,
         cx: &Context<'_>,
         op: &ops::Ioctl<'_>,
@@ -117,18 +123,21 @@ impl<F: FileSystem> Core<F> {
         } else {
             op.handle
         };
-        let held = self.file(cx, op.node, handle)?;
-        self.filesystem.ioctl(cx, held.subject(), &Ioctl::new(op))
+        let held = self.file(cx, op.node, handle).await?;
+        let ioctl = Ioctl::new(op);
+        self.filesystem.ioctl(cx, held.subject(), &ioctl).await
     }
 
     /// Both paths have to be claimed together, so that two copies cannot wait for each other.
-    pub(super) fn copy(&self, cx: &Context<'_>, op: CopyFileRange) -> Result<u64, Errno> {
+    pub(super) async fn copy(&self, cx: &Context<'_>, op: CopyFileRange) -> Result<u64, Errno> {
         let mut claims = [None, None];
         let mut both = None;
         if !self.options.handles_only {
-            match self.claim(cx, Want::nodes(op.node_in, op.node_out)) {
+            match self.claim(cx, Want::nodes(op.node_in, op.node_out)).await {
                 Ok(claim) => both = Some(claim),
-                Err(Errno::NOENT) => claims = self.claim_either(cx, op.node_in, op.node_out)?,
+                Err(Errno::NOENT) => {
+                    claims = self.claim_either(cx, op.node_in, op.node_out).await?;
+                }
                 Err(errno) => return Err(errno),
             }
         }
@@ -136,42 +145,43 @@ impl<F: FileSystem> Core<F> {
         let first = both.as_ref().or(first.as_ref()).map(|claim| claim.path());
         let second = second.as_ref().map(|claim| claim.path());
         let second = both.as_ref().map(|claim| claim.second_path()).or(second);
-        self.filesystem.copy_file_range(
+        let copying = self.filesystem.copy_file_range(
             cx,
             Subject::new(first, Some(op.handle_in)),
             op.offset_in,
             Subject::new(second, Some(op.handle_out)),
             op.offset_out,
             op.length,
-        )
+        );
+        copying.await
     }
 
     /// A path of the first node, or else of the second.
-    fn claim_either(
+    async fn claim_either(
         &self,
         cx: &Context<'_>,
         first: NodeId,
         second: NodeId,
     ) -> Result<[Option<crate::inode::Claim>; 2], Errno> {
-        match self.claim(cx, Want::node(first)) {
+        match self.claim(cx, Want::node(first)).await {
             Ok(claim) => return Ok([Some(claim), None]),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
-        match self.claim(cx, Want::node(second)) {
+        match self.claim(cx, Want::node(second)).await {
             Ok(claim) => Ok([None, Some(claim)]),
             Err(Errno::NOENT) => Ok([None, None]),
             Err(errno) => Err(errno),
         }
     }
 
-    pub(super) fn attr_of(
+    pub(super) async fn attr_of(
         &self,
         cx: &Context<'_>,
         node: NodeId,
         handle: Option<FileHandle>,
     ) -> Result<Attr, Errno> {
-        let held = self.about(cx, node, handle)?;
-        self.filesystem.getattr(cx, held.subject())
+        let held = self.about(cx, node, handle).await?;
+        self.filesystem.getattr(cx, held.subject()).await
     }
 }

@@ -3,8 +3,11 @@
 use rustix::io::Errno;
 
 use super::Core;
+use super::wait::wait;
+use crate::filesystem::future::Spawn;
 use crate::inode::{Claim, Ending, Want};
-use crate::path::{FileSystem, Subject};
+use crate::path::Subject;
+use crate::path::future::FileSystem;
 use crate::{Context, FileHandle, NodeId};
 
 /// A claimed path, a handle, or both.
@@ -30,14 +33,75 @@ impl<F: FileSystem> Drop for Held<'_, F> {
         if let Some(handle) = self.handle.filter(|_| self.borrowed)
             && self.core.table.unborrow(self.node, handle) == Ending::Now
         {
-            self.core.end(self.cx, self.node, handle);
+            self.core.end_later(self.cx, Some(self.node), handle);
+        }
+    }
+}
+
+/// An open file that the kernel has not heard of yet. Dropped, it is released.
+pub(super) struct Opening<'a, F: FileSystem> {
+    core: &'a Core<F>,
+    cx: &'a Context<'a>,
+    /// The node that has it among its open files, if one has.
+    node: Option<NodeId>,
+    handle: FileHandle,
+    kept: bool,
+}
+
+impl<F: FileSystem> Opening<'_, F> {
+    /// It is the node's from now on.
+    pub(super) fn bind(&mut self, node: NodeId) {
+        self.core.table.opened(node, self.handle);
+        self.node = Some(node);
+    }
+
+    /// The kernel hears of it.
+    pub(super) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl<F: FileSystem> Drop for Opening<'_, F> {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let ending = self.node.map_or(Ending::Now, |node| {
+            self.core.table.released(node, self.handle)
+        });
+        if ending == Ending::Now {
+            self.core.end_later(self.cx, self.node, self.handle);
         }
     }
 }
 
 impl<F: FileSystem> Core<F> {
+    /// Ends an open file where nothing can be waited for: in a task of its own, or else at once.
+    fn end_later(&self, cx: &Context<'_>, node: Option<NodeId>, handle: FileHandle) {
+        let Some((this, spawner)) = &self.tasks else {
+            return wait(self.end(cx, node, handle));
+        };
+        if let Some(core) = this.upgrade() {
+            let cx = cx.detach();
+            spawner.spawn(Box::pin(async move {
+                core.end(&cx.context(), node, handle).await;
+            }));
+        }
+    }
+
+    /// A file that was just opened.
+    pub(super) fn opening<'a>(&'a self, cx: &'a Context<'a>, handle: FileHandle) -> Opening<'a, F> {
+        Opening {
+            core: self,
+            cx,
+            node: None,
+            handle,
+            kept: false,
+        }
+    }
+
     /// For an operation on an inode, perhaps through an open file.
-    pub(super) fn about<'a>(
+    pub(super) async fn about<'a>(
         &'a self,
         cx: &'a Context<'a>,
         node: NodeId,
@@ -51,7 +115,7 @@ impl<F: FileSystem> Core<F> {
             handle,
             borrowed: false,
         };
-        match self.claim(cx, Want::node(node)) {
+        match self.claim(cx, Want::node(node)).await {
             Ok(claim) => held.claim = Some(claim),
             Err(Errno::NOENT) if handle.is_some() => {}
             Err(Errno::NOENT) => {
@@ -65,7 +129,7 @@ impl<F: FileSystem> Core<F> {
     }
 
     /// For an operation on an open file.
-    pub(super) fn file<'a>(
+    pub(super) async fn file<'a>(
         &'a self,
         cx: &'a Context<'a>,
         node: NodeId,
@@ -74,7 +138,7 @@ impl<F: FileSystem> Core<F> {
         if self.options.handles_only {
             return Ok(self.handle_only(cx, node, handle));
         }
-        self.about(cx, node, Some(handle))
+        self.about(cx, node, Some(handle)).await
     }
 
     /// For an operation on an open file that may take long: it claims nothing.

@@ -1,4 +1,8 @@
 //! Serves a path file system through the interface over inodes.
+//!
+//! There is one adapter, and it is asynchronous. A file system that answers before it returns has
+//! futures that are ready when they are made; then nothing here waits but claims, and the worker
+//! with them.
 
 mod directory;
 mod files;
@@ -6,62 +10,59 @@ mod held;
 mod hidden;
 mod operations;
 mod tree;
+mod wait;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use bickford_abi::InitFlags;
+use bickford_abi::{InitFlags, Opcode};
 
 use self::directory::Directories;
-use super::{FileSystem, Names, Options};
+use self::wait::wait;
+use super::filesystem::Immediate;
+use super::future::{FileSystem, Spawner};
+use super::{Names, Options};
 use crate::filesystem::Negotiation;
-use crate::filesystem::blocking;
+use crate::filesystem::future::{FileSystem as Tasks, Owned};
 use crate::inode::{Claim, Table, Want};
 #[allow(
     clippy::wildcard_imports,
     reason = "the operation table names every operation and answer"
 )]
 use crate::ops::*;
-use crate::{Context, Errno, NodeId, Reply};
+use crate::{Context, DetachedContext, Errno, NodeId, Reply};
 
 /// Serves a file system over paths.
 #[derive(Debug)]
 pub struct Adapter<F> {
-    core: Core<F>,
+    core: Core<Immediate<F>>,
 }
 
-impl<F: FileSystem> Adapter<F> {
+impl<F: super::FileSystem> Adapter<F> {
     /// Serves `filesystem`, shown to the kernel as `options` say.
     pub fn new(filesystem: F, options: Options) -> Self {
         Self {
-            core: Core {
-                filesystem,
-                options,
-                table: Table::new(options.noforget),
-                directories: Directories::default(),
-                opens_needed: AtomicBool::new(true),
-                hidden: AtomicU64::new(0),
-            },
+            core: Core::new(Immediate(filesystem), options, None),
         }
     }
 
     /// The names that the kernel knows.
     #[must_use]
     pub fn names(&self) -> Names {
-        Names::new(Arc::clone(&self.core.table))
+        self.core.names()
     }
 
     /// The file system.
     #[must_use]
     pub fn filesystem(&self) -> &F {
-        &self.core.filesystem
+        &self.core.filesystem.0
     }
 }
 
-/// The adapter's work, with methods that return their answers.
+/// The adapter's work.
 #[derive(Debug)]
-struct Core<F> {
-    filesystem: F,
+pub(super) struct Core<F> {
+    pub(super) filesystem: F,
     options: Options,
     table: Arc<Table>,
     directories: Directories,
@@ -69,9 +70,32 @@ struct Core<F> {
     opens_needed: AtomicBool,
     /// How many names were hidden.
     hidden: AtomicU64,
+    /// For work that outlives a request that was given up, where requests are tasks.
+    tasks: Option<(Weak<Self>, Spawner)>,
 }
 
 impl<F: FileSystem> Core<F> {
+    fn new(filesystem: F, options: Options, tasks: Option<(Weak<Self>, Spawner)>) -> Self {
+        Self {
+            filesystem,
+            options,
+            table: Table::new(options.noforget),
+            directories: Directories::default(),
+            opens_needed: AtomicBool::new(true),
+            hidden: AtomicU64::new(0),
+            tasks,
+        }
+    }
+
+    /// With a task for each request.
+    pub(super) fn spawning(filesystem: F, options: Options, spawner: Spawner) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self::new(filesystem, options, Some((this.clone(), spawner))))
+    }
+
+    pub(super) fn names(&self) -> Names {
+        Names::new(Arc::clone(&self.table))
+    }
+
     fn negotiate(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
         negotiation.want(InitFlags::NO_OPEN_SUPPORT);
@@ -90,8 +114,30 @@ impl<F: FileSystem> Core<F> {
         Ok(())
     }
 
-    fn claim(&self, cx: &Context<'_>, want: Want<'_>) -> Result<Claim, Errno> {
-        self.table.claim(want, || cx.interrupt())
+    /// Whether a task ends where it is when its caller gets a signal.
+    fn may_drop(&self, opcode: Opcode) -> bool {
+        let changes_names = matches!(
+            opcode,
+            Opcode::Symlink
+                | Opcode::Mknod
+                | Opcode::Mkdir
+                | Opcode::Unlink
+                | Opcode::Rmdir
+                | Opcode::Rename
+                | Opcode::Rename2
+                | Opcode::Link
+                | Opcode::Create
+                | Opcode::Tmpfile
+        );
+        !changes_names && self.filesystem.may_cancel(opcode)
+    }
+
+    /// Claims for a request. A task that may be dropped ends with that; others, and threads, hear
+    /// of a signal while they wait for what they claim.
+    async fn claim(&self, cx: &Context<'_>, want: Want<'_>) -> Result<Claim, Errno> {
+        let listens = self.tasks.is_none() || !self.may_drop(cx.opcode());
+        let claiming = self.table.claim(want, || listens.then(|| cx.interrupt()));
+        claiming.await
     }
 
     /// Attributes as the kernel is to see them.
@@ -121,9 +167,14 @@ impl<F: FileSystem> Core<F> {
     }
 }
 
+macro_rules! owned {
+    ($operation:ident) => { Owned<$operation> };
+    ($operation:ident $lifetime:lifetime) => { Owned<$operation<'static>> };
+}
+
 macro_rules! define_delegation {
-    ($($method:ident: $operation:ty => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
-        impl<F: FileSystem> crate::FileSystem for Adapter<F> {
+    ($($method:ident: $operation:ident $(<$lifetime:lifetime>)? => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
+        impl<F: super::FileSystem> crate::FileSystem for Adapter<F> {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 self.core.negotiate(negotiation)
             }
@@ -137,8 +188,36 @@ macro_rules! define_delegation {
             }
 
             $(
-                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
-                    reply.complete(blocking::FileSystem::$method(&self.core, cx, op));
+                fn $method(&self, cx: &Context<'_>, op: $operation $(<$lifetime>)?, reply: Reply<$answer>) {
+                    reply.complete(wait(Core::$method(&self.core, cx, op)));
+                }
+            )+
+        }
+
+        impl<F: FileSystem> Tasks for Core<F> {
+            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+                self.negotiate(negotiation)
+            }
+
+            fn destroy(&self) {
+                self.filesystem.destroy();
+            }
+
+            fn forget(&self, forgets: &[Forget]) {
+                self.table.forget(forgets);
+            }
+
+            fn may_cancel(&self, opcode: Opcode) -> bool {
+                self.may_drop(opcode)
+            }
+
+            $(
+                async fn $method(
+                    self: Arc<Self>,
+                    cx: DetachedContext,
+                    op: owned!($operation $($lifetime)?),
+                ) -> Result<$answer, Errno> {
+                    Core::$method(&*self, &cx.context(), op.operation()).await
                 }
             )+
         }

@@ -2,248 +2,296 @@
 
 use super::Core;
 use super::directory::Ask;
-use crate::filesystem::blocking;
+use super::tree::edge;
 #[allow(
     clippy::wildcard_imports,
     reason = "every operation and answer is named here"
 )]
 use crate::ops::*;
-use crate::path::{FileSystem, New};
+use crate::path::future::FileSystem;
+use crate::path::{Allocation, New, SetXattr, Statx as Asked};
 use crate::{Context, Errno};
 
 type Answered<A> = Result<A, Errno>;
 
-impl<F: FileSystem> blocking::FileSystem for Core<F> {
-    fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>) -> Answered<Entry> {
-        self.find_name(cx, op)
+impl<F: FileSystem> Core<F> {
+    pub(super) async fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>) -> Answered<Entry> {
+        self.find_name(cx, op).await
     }
 
-    fn getattr(&self, cx: &Context<'_>, op: Getattr) -> Answered<Attributes> {
-        let attr = self.attr_of(cx, op.node, op.handle)?;
+    pub(super) async fn getattr(&self, cx: &Context<'_>, op: Getattr) -> Answered<Attributes> {
+        let attr = self.attr_of(cx, op.node, op.handle).await?;
         Ok(self.attributes(op.node, attr))
     }
 
-    fn setattr(&self, cx: &Context<'_>, op: Setattr) -> Answered<Attributes> {
-        self.change(cx, op)
+    pub(super) async fn setattr(&self, cx: &Context<'_>, op: Setattr) -> Answered<Attributes> {
+        self.change(cx, op).await
     }
 
-    fn readlink(&self, cx: &Context<'_>, op: Readlink) -> Answered<Target> {
-        let held = self.about(cx, op.node, None)?;
-        let target = self.filesystem.readlink(cx, held.subject().path()?)?;
+    pub(super) async fn readlink(&self, cx: &Context<'_>, op: Readlink) -> Answered<Target> {
+        let held = self.about(cx, op.node, None).await?;
+        let target = self.filesystem.readlink(cx, held.subject().path()?).await?;
         Ok(Target(target))
     }
 
-    fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>) -> Answered<Entry> {
-        self.make(cx, op.parent, op.name, |path| {
-            self.filesystem.symlink(cx, path, op.target)
-        })
+    pub(super) async fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>) -> Answered<Entry> {
+        let claim = self.claim_change(cx, op.parent, op.name).await?;
+        self.filesystem.symlink(cx, claim.path(), op.target).await?;
+        self.made(cx, &claim).await
     }
 
-    fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>) -> Answered<Entry> {
+    pub(super) async fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>) -> Answered<Entry> {
         let new = New::with_mode(op.mode, op.rdev, op.umask);
-        self.make(cx, op.parent, op.name, |path| {
-            self.filesystem.mknod(cx, path, new)
-        })
+        let claim = self.claim_change(cx, op.parent, op.name).await?;
+        self.filesystem.mknod(cx, claim.path(), new).await?;
+        self.made(cx, &claim).await
     }
 
-    fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>) -> Answered<Entry> {
+    pub(super) async fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>) -> Answered<Entry> {
         let new = New::with_mode(op.mode | 0o040_000, 0, op.umask);
-        self.make(cx, op.parent, op.name, |path| {
-            self.filesystem.mkdir(cx, path, new)
-        })
+        let claim = self.claim_change(cx, op.parent, op.name).await?;
+        self.filesystem.mkdir(cx, claim.path(), new).await?;
+        self.made(cx, &claim).await
     }
 
-    fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>) -> Answered<()> {
-        if self.options.hide_removed && self.hide(cx, op.parent, op.name)? {
+    pub(super) async fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>) -> Answered<()> {
+        if self.options.hide_removed && self.hide(cx, op.parent, op.name).await? {
             return Ok(());
         }
-        self.remove(cx, op.parent, op.name, |path| {
-            self.filesystem.unlink(cx, path)
-        })
+        let claim = self.claim_change(cx, op.parent, op.name).await?;
+        self.filesystem.unlink(cx, claim.path()).await?;
+        self.table.unbind(edge(&claim)?);
+        Ok(())
     }
 
-    fn rmdir(&self, cx: &Context<'_>, op: Rmdir<'_>) -> Answered<()> {
-        self.remove(cx, op.parent, op.name, |path| {
-            self.filesystem.rmdir(cx, path)
-        })
+    pub(super) async fn rmdir(&self, cx: &Context<'_>, op: Rmdir<'_>) -> Answered<()> {
+        let claim = self.claim_change(cx, op.parent, op.name).await?;
+        self.filesystem.rmdir(cx, claim.path()).await?;
+        self.table.unbind(edge(&claim)?);
+        Ok(())
     }
 
-    fn rename(&self, cx: &Context<'_>, op: Rename<'_>) -> Answered<()> {
-        self.change_name(cx, op)
+    pub(super) async fn rename(&self, cx: &Context<'_>, op: Rename<'_>) -> Answered<()> {
+        self.change_name(cx, op).await
     }
 
-    fn link(&self, cx: &Context<'_>, op: Link<'_>) -> Answered<Entry> {
-        self.give_name(cx, op)
+    pub(super) async fn link(&self, cx: &Context<'_>, op: Link<'_>) -> Answered<Entry> {
+        self.give_name(cx, op).await
     }
 
-    fn open(&self, cx: &Context<'_>, op: Open) -> Answered<Opened> {
-        self.open_file(cx, op)
+    pub(super) async fn open(&self, cx: &Context<'_>, op: Open) -> Answered<Opened> {
+        self.open_file(cx, op).await
     }
 
-    fn read(&self, cx: &Context<'_>, op: Read) -> Answered<Data> {
-        let held = self.file(cx, op.node, op.handle)?;
-        self.filesystem.read(cx, held.subject(), op.offset, op.size)
+    pub(super) async fn read(&self, cx: &Context<'_>, op: Read) -> Answered<Data> {
+        let held = self.file(cx, op.node, op.handle).await?;
+        self.filesystem
+            .read(cx, held.subject(), op.offset, op.size)
+            .await
     }
 
-    fn write(&self, cx: &Context<'_>, op: Write<'_>) -> Answered<Written> {
-        let held = self.file(cx, op.node, op.handle)?;
+    pub(super) async fn write(&self, cx: &Context<'_>, op: Write<'_>) -> Answered<Written> {
+        let held = self.file(cx, op.node, op.handle).await?;
         let written = self
             .filesystem
-            .write(cx, held.subject(), op.offset, op.data)?;
+            .write(cx, held.subject(), op.offset, op.data)
+            .await?;
         Ok(Written(written))
     }
 
-    fn statfs(&self, cx: &Context<'_>, op: Statfs) -> Answered<StatfsAnswer> {
-        let held = self.about(cx, op.node, None);
+    pub(super) async fn statfs(&self, cx: &Context<'_>, op: Statfs) -> Answered<StatfsAnswer> {
+        let held = self.about(cx, op.node, None).await;
         let path = held
             .as_ref()
             .ok()
             .and_then(|held| held.subject().path().ok());
-        match self.filesystem.statfs(cx, path.unwrap_or("/".as_ref())) {
+        let path = path.unwrap_or("/".as_ref());
+        match self.filesystem.statfs(cx, path).await {
             Err(Errno::NOSYS) => Ok(StatfsAnswer::default()),
             other => other,
         }
     }
 
-    fn release(&self, cx: &Context<'_>, op: Release) -> Answered<()> {
-        self.release_file(cx, op.node, op.handle)
+    pub(super) async fn release(&self, cx: &Context<'_>, op: Release) -> Answered<()> {
+        self.release_file(cx, op.node, op.handle).await
     }
 
-    fn fsync(&self, cx: &Context<'_>, op: Fsync) -> Answered<()> {
-        let held = self.file(cx, op.node, op.handle)?;
-        self.filesystem.fsync(cx, held.subject(), op.data_only)
-    }
-
-    fn setxattr(&self, cx: &Context<'_>, op: Setxattr<'_>) -> Answered<()> {
-        let held = self.about(cx, op.node, None)?;
+    pub(super) async fn fsync(&self, cx: &Context<'_>, op: Fsync) -> Answered<()> {
+        let held = self.file(cx, op.node, op.handle).await?;
         self.filesystem
-            .setxattr(cx, held.subject(), op.name, op.value, op.flags)
+            .fsync(cx, held.subject(), op.data_only)
+            .await
     }
 
-    fn getxattr(&self, cx: &Context<'_>, op: Getxattr<'_>) -> Answered<XattrAnswer> {
-        let held = self.about(cx, op.node, None)?;
-        let value = self.filesystem.getxattr(cx, held.subject(), op.name)?;
+    pub(super) async fn setxattr(&self, cx: &Context<'_>, op: Setxattr<'_>) -> Answered<()> {
+        let held = self.about(cx, op.node, None).await?;
+        self.filesystem
+            .setxattr(
+                cx,
+                held.subject(),
+                SetXattr::with_flags(op.name, op.value, op.flags),
+            )
+            .await
+    }
+
+    pub(super) async fn getxattr(
+        &self,
+        cx: &Context<'_>,
+        op: Getxattr<'_>,
+    ) -> Answered<XattrAnswer> {
+        let held = self.about(cx, op.node, None).await?;
+        let value = self
+            .filesystem
+            .getxattr(cx, held.subject(), op.name)
+            .await?;
         XattrAnswer::fit(value, op.size)
     }
 
-    fn listxattr(&self, cx: &Context<'_>, op: Listxattr) -> Answered<XattrAnswer> {
-        let held = self.about(cx, op.node, None)?;
-        let names = self.filesystem.listxattr(cx, held.subject())?;
+    pub(super) async fn listxattr(&self, cx: &Context<'_>, op: Listxattr) -> Answered<XattrAnswer> {
+        let held = self.about(cx, op.node, None).await?;
+        let names = self.filesystem.listxattr(cx, held.subject()).await?;
         XattrAnswer::fit(names, op.size)
     }
 
-    fn removexattr(&self, cx: &Context<'_>, op: Removexattr<'_>) -> Answered<()> {
-        let held = self.about(cx, op.node, None)?;
-        self.filesystem.removexattr(cx, held.subject(), op.name)
+    pub(super) async fn removexattr(&self, cx: &Context<'_>, op: Removexattr<'_>) -> Answered<()> {
+        let held = self.about(cx, op.node, None).await?;
+        self.filesystem
+            .removexattr(cx, held.subject(), op.name)
+            .await
     }
 
-    fn flush(&self, cx: &Context<'_>, op: Flush) -> Answered<()> {
-        let held = self.file(cx, op.node, op.handle)?;
-        self.filesystem.flush(cx, held.subject(), op.lock_owner)
+    pub(super) async fn flush(&self, cx: &Context<'_>, op: Flush) -> Answered<()> {
+        let held = self.file(cx, op.node, op.handle).await?;
+        self.filesystem
+            .flush(cx, held.subject(), op.lock_owner)
+            .await
     }
 
-    fn opendir(&self, cx: &Context<'_>, op: Opendir) -> Answered<Opened> {
-        self.open_directory(cx, op)
+    pub(super) async fn opendir(&self, cx: &Context<'_>, op: Opendir) -> Answered<Opened> {
+        self.open_directory(cx, op).await
     }
 
-    fn readdir(&self, cx: &Context<'_>, op: Readdir) -> Answered<Directory> {
+    pub(super) async fn readdir(&self, cx: &Context<'_>, op: Readdir) -> Answered<Directory> {
         let ask = Ask {
             node: op.node,
             handle: op.handle,
             offset: op.offset,
             size: op.size,
         };
-        self.list(cx, &ask, op.listing())
+        self.list(cx, &ask, op.listing()).await
     }
 
-    fn readdirplus(&self, cx: &Context<'_>, op: Readdirplus) -> Answered<Directory> {
+    pub(super) async fn readdirplus(
+        &self,
+        cx: &Context<'_>,
+        op: Readdirplus,
+    ) -> Answered<Directory> {
         let ask = Ask {
             node: op.node,
             handle: op.handle,
             offset: op.offset,
             size: op.size,
         };
-        self.list(cx, &ask, op.listing())
+        self.list(cx, &ask, op.listing()).await
     }
 
-    fn releasedir(&self, cx: &Context<'_>, op: Releasedir) -> Answered<()> {
-        self.close_directory(cx, op.node, op.handle)
+    pub(super) async fn releasedir(&self, cx: &Context<'_>, op: Releasedir) -> Answered<()> {
+        self.close_directory(cx, op.node, op.handle).await
     }
 
-    fn fsyncdir(&self, cx: &Context<'_>, op: Fsyncdir) -> Answered<()> {
+    pub(super) async fn fsyncdir(&self, cx: &Context<'_>, op: Fsyncdir) -> Answered<()> {
         let directory = self.directories.get(op.handle)?;
-        let held = self.file(cx, op.node, directory.handle)?;
-        self.filesystem.fsyncdir(cx, held.subject(), op.data_only)
+        let held = self.file(cx, op.node, directory.handle).await?;
+        self.filesystem
+            .fsyncdir(cx, held.subject(), op.data_only)
+            .await
     }
 
-    fn getlk(&self, cx: &Context<'_>, op: Getlk) -> Answered<Lock> {
-        let held = self.file(cx, op.node, op.handle)?;
-        self.filesystem.getlk(cx, held.subject(), op.owner, op.lock)
+    pub(super) async fn getlk(&self, cx: &Context<'_>, op: Getlk) -> Answered<Lock> {
+        let held = self.file(cx, op.node, op.handle).await?;
+        self.filesystem
+            .getlk(cx, held.subject(), op.owner, op.lock)
+            .await
     }
 
-    fn setlk(&self, cx: &Context<'_>, op: Setlk) -> Answered<()> {
-        self.lock(cx, op)
+    pub(super) async fn setlk(&self, cx: &Context<'_>, op: Setlk) -> Answered<()> {
+        self.lock(cx, op).await
     }
 
-    fn access(&self, cx: &Context<'_>, op: Access) -> Answered<()> {
-        let held = self.about(cx, op.node, None)?;
-        self.filesystem.access(cx, held.subject(), op.mask)
+    pub(super) async fn access(&self, cx: &Context<'_>, op: Access) -> Answered<()> {
+        let held = self.about(cx, op.node, None).await?;
+        self.filesystem.access(cx, held.subject(), op.mask).await
     }
 
-    fn create(&self, cx: &Context<'_>, op: Create<'_>) -> Answered<Created> {
-        self.make_open(cx, op)
+    pub(super) async fn create(&self, cx: &Context<'_>, op: Create<'_>) -> Answered<Created> {
+        self.make_open(cx, op).await
     }
 
-    fn bmap(&self, cx: &Context<'_>, op: Bmap) -> Answered<Block> {
-        let held = self.about(cx, op.node, None)?;
+    pub(super) async fn bmap(&self, cx: &Context<'_>, op: Bmap) -> Answered<Block> {
+        let held = self.about(cx, op.node, None).await?;
         let path = held.subject().path()?;
-        let block = self.filesystem.bmap(cx, path, op.block_size, op.block)?;
+        let block = self
+            .filesystem
+            .bmap(cx, path, op.block_size, op.block)
+            .await?;
         Ok(Block(block))
     }
 
-    fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>) -> Answered<IoctlAnswer> {
-        self.command(cx, &op)
+    pub(super) async fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>) -> Answered<IoctlAnswer> {
+        self.command(cx, &op).await
     }
 
-    fn poll(&self, cx: &Context<'_>, op: Poll) -> Answered<PollAnswer> {
-        let held = self.file(cx, op.node, op.handle)?;
+    pub(super) async fn poll(&self, cx: &Context<'_>, op: Poll) -> Answered<PollAnswer> {
+        let held = self.file(cx, op.node, op.handle).await?;
         let ready = self
             .filesystem
-            .poll(cx, held.subject(), op.events, op.waiter)?;
+            .poll(cx, held.subject(), op.events, op.waiter)
+            .await?;
         Ok(PollAnswer(ready))
     }
 
-    fn fallocate(&self, cx: &Context<'_>, op: Fallocate) -> Answered<()> {
-        let held = self.file(cx, op.node, op.handle)?;
+    pub(super) async fn fallocate(&self, cx: &Context<'_>, op: Fallocate) -> Answered<()> {
+        let held = self.file(cx, op.node, op.handle).await?;
         self.filesystem
-            .fallocate(cx, held.subject(), op.mode, op.offset, op.length)
+            .fallocate(
+                cx,
+                held.subject(),
+                Allocation::new(op.mode, op.offset, op.length),
+            )
+            .await
     }
 
-    fn lseek(&self, cx: &Context<'_>, op: Lseek) -> Answered<Offset> {
-        let held = self.file(cx, op.node, op.handle)?;
+    pub(super) async fn lseek(&self, cx: &Context<'_>, op: Lseek) -> Answered<Offset> {
+        let held = self.file(cx, op.node, op.handle).await?;
         let offset = self
             .filesystem
-            .lseek(cx, held.subject(), op.offset, op.whence)?;
+            .lseek(cx, held.subject(), op.offset, op.whence)
+            .await?;
         Ok(Offset(offset))
     }
 
-    fn copy_file_range(&self, cx: &Context<'_>, op: CopyFileRange) -> Answered<Copied> {
-        Ok(Copied(self.copy(cx, op)?))
+    pub(super) async fn copy_file_range(
+        &self,
+        cx: &Context<'_>,
+        op: CopyFileRange,
+    ) -> Answered<Copied> {
+        Ok(Copied(self.copy(cx, op).await?))
     }
 
-    fn syncfs(&self, cx: &Context<'_>, _: Syncfs) -> Answered<()> {
-        self.filesystem.syncfs(cx)
+    pub(super) async fn syncfs(&self, cx: &Context<'_>, _: Syncfs) -> Answered<()> {
+        self.filesystem.syncfs(cx).await
     }
 
-    fn tmpfile(&self, cx: &Context<'_>, op: Tmpfile) -> Answered<Created> {
-        self.make_unnamed(cx, op)
+    pub(super) async fn tmpfile(&self, cx: &Context<'_>, op: Tmpfile) -> Answered<Created> {
+        self.make_unnamed(cx, op).await
     }
 
-    fn statx(&self, cx: &Context<'_>, op: Statx) -> Answered<StatxAnswer> {
-        let held = self.about(cx, op.node, op.handle)?;
+    pub(super) async fn statx(&self, cx: &Context<'_>, op: Statx) -> Answered<StatxAnswer> {
+        let held = self.about(cx, op.node, op.handle).await?;
         let (attr, born) = self
             .filesystem
-            .statx(cx, held.subject(), op.flags, op.mask)?;
+            .statx(cx, held.subject(), Asked::new(op.flags, op.mask))
+            .await?;
         Ok(StatxAnswer {
             attr: self.dress(op.node, attr),
             born,
