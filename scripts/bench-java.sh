@@ -61,7 +61,7 @@ mkdir -p "$out"
 	echo "commit: $(git rev-parse HEAD 2>/dev/null || echo unknown)"
 	echo "load at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
 	echo "libfuse 3: $library"
-	echo "jfuse, jnr-fuse, jmh: $(sed -n 's/.*<\(version\|jmh.version\)>\([0-9.]*\)<.*/\2/p' bindings/java/bench/pom.xml | tr '\n' ' ')"
+	echo "libraries: $(ls bindings/java/bench/target/lib | grep -E "^(jfuse-[0-9]|jnr-fuse|jmh-core)" | tr "\n" " ")"
 } >"$out/machine.txt"
 
 # round_trip LABEL TRANSPORT [COMMAND ...]: COMMAND runs all of it, such as taskset.

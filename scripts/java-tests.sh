@@ -74,16 +74,21 @@ case " $* " in
 *" -Dbickford.native="*) ;;
 *)
 	# With the features that the tests of the workspace are built with: what they built is used again.
-	cargo build --locked --workspace --exclude bickford-conformance --lib
+	cargo build --locked --workspace --exclude bickford-conformance --lib --bin bickford
 	target=$(cargo metadata --locked --no-deps --format-version 1 |
 		sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-	set -- -Dbickford.native="$target/debug/libbickford_ffi.so" "${@:-test}"
+	set -- -Dbickford.native="$target/debug/libbickford_ffi.so" -Dbickford.command="$target/debug/bickford" "${@:-test}"
 	;;
 esac
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 trap 'exit 1' INT TERM
+if [ "${BICKFORD_LENGTH:-}" = full ]; then
+	set -- -Dbickford.deadline=14400 "$@"
+fi
+# What scripts/prerequisites.sh has built.
+export PATH="$root/.prerequisites/bin:$PATH"
 cd bindings/java
 echo "java tests: $("$jdk/bin/java" -version 2>&1 | head -n 1), $jdk"
 status=0

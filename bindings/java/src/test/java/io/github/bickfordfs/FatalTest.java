@@ -11,7 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.CsvSource;
 
 class FatalTest {
     /** A file system whose methods end the virtual machine in different ways: {@code Ending MOUNTPOINT}. */
@@ -42,17 +42,18 @@ class FatalTest {
         }
 
         public static void main(String[] args) throws IOException {
-            try (Mount mount = Mount.inodes(new Ending(), Path.of(args[0]), MountOptions.DEFAULT)) {
+            try (Mount mount = Mount.inodes(new Ending(), Path.of(args[0]), MountOptions.DEFAULT.withOptions(args[1]))) {
                 mount.await();
             }
         }
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"memory", "stack", "exit"})
-    void theEndOfTheVirtualMachineUnmounts(String how) throws Exception {
+    @CsvSource({"memory,dev", "stack,dev", "exit,dev", "memory,uring", "stack,uring", "exit,uring"})
+    void theEndOfTheVirtualMachineUnmounts(String how, String transport) throws Exception {
+        Transports.require(transport);
         try (Place place = new Place()) {
-            Process process = place.java(Ending.class, place.mountpoint.toString());
+            Process process = place.java(Ending.class, place.mountpoint.toString(), "transport=" + transport);
             try {
                 place.until("it is mounted", () -> place.isMounted() || !process.isAlive());
                 assertTrue(process.isAlive(), place::outputOrError);
@@ -95,7 +96,7 @@ class FatalTest {
             place.until("it is said to be dead", () -> assertThrows(IOException.class,
                     () -> Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT))
                     .getMessage().contains("bickford unmount"));
-            place.unmount();
+            Place.command(Place.bickford().toString(), "unmount", place.mountpoint.toString());
             assertFalse(place.isMounted());
         }
     }

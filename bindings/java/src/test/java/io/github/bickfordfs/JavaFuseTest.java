@@ -248,12 +248,15 @@ class JavaFuseTest {
             }
         }
 
-        try (Place place = new Place(); Mount _ = mount(new Failing(), place, Configuration.DEFAULT)) {
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = mount(new Failing(), place, Configuration.DEFAULT)) {
             for (String name : new String[] {"defect", "assertion"}) {
                 String message = assertThrows(FileSystemException.class,
                         () -> Files.createDirectory(place.mountpoint.resolve(name))).getMessage();
                 assertTrue(message.contains("Input/output error"), message);
             }
+            records.check(IllegalStateException.class, "a defect of the file system", "preMkdir");
+            records.check(AssertionError.class, "an assertion of the file system", "preMkdir");
             assertThrows(java.nio.file.FileAlreadyExistsException.class,
                     () -> Files.createDirectory(place.mountpoint.resolve("exists")));
             Files.createDirectory(place.mountpoint.resolve("fine"));

@@ -21,11 +21,17 @@ final class Place implements AutoCloseable {
     final Path directory;
     final Path mountpoint;
     final Path source;
+    private final long deadlineSeconds;
     private final Thread watchdog;
     private volatile boolean over;
     private volatile boolean barked;
 
     Place() throws IOException {
+        this(DEADLINE_SECONDS);
+    }
+
+    Place(long deadlineSeconds) throws IOException {
+        this.deadlineSeconds = deadlineSeconds;
         assumeTrue(Files.isWritable(Path.of("/dev/fuse")) && "root".equals(System.getProperty("user.name")),
                 "needs root and /dev/fuse");
         directory = Files.createTempDirectory("bickford-java");
@@ -37,12 +43,12 @@ final class Place implements AutoCloseable {
     }
 
     private void watch() {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE_SECONDS);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(deadlineSeconds);
         while (!over) {
             long left = end - System.nanoTime();
             if (left <= 0) {
                 barked = true;
-                System.err.println("watchdog: " + mountpoint + " took longer than " + DEADLINE_SECONDS + " s");
+                System.err.println("watchdog: " + mountpoint + " took longer than " + deadlineSeconds + " s");
                 Thread.getAllStackTraces().forEach((thread, trace) -> {
                     System.err.println(thread);
                     for (StackTraceElement element : trace) {
@@ -107,6 +113,21 @@ final class Place implements AutoCloseable {
             throw new IOException(String.join(" ", command) + ": " + output);
         }
         return output;
+    }
+
+    /** What a program writes, to both streams, however it ends. */
+    static String outputOf(List<String> command) throws IOException {
+        Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+        return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    }
+
+    /** The command of this project, which scripts/java-tests.sh builds. */
+    static Path bickford() {
+        Path command = Path.of(System.getProperty("bickford.command"));
+        if (!Files.isExecutable(command)) {
+            throw new AssertionError(command + " is missing; run the tests by scripts/java-tests.sh");
+        }
+        return command;
     }
 
     /** Unmounts as soon as nothing has it busy: a process that was just started may for a moment. */

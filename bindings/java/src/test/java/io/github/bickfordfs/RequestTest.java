@@ -129,6 +129,25 @@ class RequestTest {
     }
 
     @Test
+    void anExceptionIsAnErrorAndTheMountGoesOn() throws Exception {
+        class Failing extends OneFile {
+            @Override
+            public int read(Request request, MemorySegment into) {
+                throw new ArrayIndexOutOfBoundsException("a defect of the file system");
+            }
+        }
+
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = Mount.inodes(new Failing(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            String message = assertThrows(IOException.class, () -> Files.readString(file)).getMessage();
+            assertTrue(message.contains("Input/output error"), message);
+            records.check(ArrayIndexOutOfBoundsException.class, "a defect of the file system", "read");
+            assertEquals(TEXT.length, Files.size(file));
+        }
+    }
+
+    @Test
     void anAnswerThatIsTooLongIsAnError() throws Exception {
         class TooLong extends OneFile {
             @Override

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Builds the native libraries that go into the jar of bindings/java: this machine's, and that of the
+# other architecture where the toolchain for it is there. `mvn package` then puts both into the jar.
+#
+#   scripts/java-natives.sh [x86_64] [aarch64]     the ones named must be built; else those that can be
+set -eu
+
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+cd "$root"
+target=$(cargo metadata --locked --no-deps --format-version 1 |
+	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+native=$(rustc -vV | sed -n 's/^host: \([^-]*\)-.*/\1/p')
+
+# What is missing to build for an architecture; nothing where it can be built.
+missing_for() {
+	sysroot=$(rustc --print sysroot)
+	[ -d "$sysroot/lib/rustlib/$1-unknown-linux-gnu" ] ||
+		echo "its standard library: rustup target add $1-unknown-linux-gnu"
+	[ "$1" = "$native" ] || command -v "$1-linux-gnu-gcc" >/dev/null ||
+		echo "its linker: apt-get install --no-install-recommends gcc-$(echo "$1" | tr _ -)-linux-gnu libc6-dev-$2-cross"
+}
+
+# build ARCHITECTURE DEBIAN-NAME REQUIRED
+build() {
+	missing=$(missing_for "$1" "$2")
+	if [ -n "$missing" ]; then
+		printf 'java-natives: linux-%s is left out; missing is\n' "$1" >&2
+		printf '%s\n' "$missing" | sed 's/^/  /' >&2
+		[ -z "$3" ] || exit 1
+		return
+	fi
+	if [ "$1" = "$native" ]; then
+		# Where Maven takes it by default.
+		cargo build --locked --release --package bickford-ffi
+		echo "java-natives: $target/release/libbickford_ffi.so"
+		return
+	fi
+	variable=CARGO_TARGET_$(echo "$1" | tr '[:lower:]' '[:upper:]')_UNKNOWN_LINUX_GNU_LINKER
+	export "$variable=$1-linux-gnu-gcc"
+	export "CC_$1_unknown_linux_gnu=$1-linux-gnu-gcc"
+	cargo build --locked --release --package bickford-ffi --target "$1-unknown-linux-gnu"
+	into=bindings/java/target/natives/META-INF/native/linux-$1
+	mkdir -p "$into"
+	cp "$target/$1-unknown-linux-gnu/release/libbickford_ffi.so" "$into/"
+	echo "java-natives: $into/libbickford_ffi.so"
+}
+
+case " ${*:-all} " in *" all "* | *" x86_64 "*) build x86_64 amd64 "${*:-}" ;; esac
+case " ${*:-all} " in *" all "* | *" aarch64 "*) build aarch64 arm64 "${*:-}" ;; esac
