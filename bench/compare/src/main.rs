@@ -157,18 +157,7 @@ fn versions(bickford: &Path) -> BTreeMap<String, String> {
     found
 }
 
-fn measure(arguments: &Arguments) -> Result<String, String> {
-    if !host::is_root() {
-        return Err("mounting and CPU clocks of daemons need root: run as root".to_owned());
-    }
-    let rows: Vec<&'static Row> = match arguments.rows.is_empty() {
-        true => ROWS.iter().collect(),
-        false => arguments
-            .rows
-            .iter()
-            .map(|id| rows::find(id))
-            .collect::<Result<_, _>>()?,
-    };
+fn chosen_rows(arguments: &Arguments) -> Result<Vec<&'static Row>, String> {
     if let Some(odd) = arguments
         .clients
         .iter()
@@ -178,6 +167,27 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
             "--clients {odd}: there are files for 1, 2, 8 and 32"
         ));
     }
+    if arguments.rows.is_empty() {
+        return Ok(ROWS.iter().collect());
+    }
+    arguments.rows.iter().map(|id| rows::find(id)).collect()
+}
+
+/// A flag that Ctrl-C sets.
+fn stop_flag() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| format!("signals: {e}"))?;
+    }
+    Ok(stop)
+}
+
+fn measure(arguments: &Arguments) -> Result<String, String> {
+    if !host::is_root() {
+        return Err("mounting and CPU clocks of daemons need root: run as root".to_owned());
+    }
+    let rows = chosen_rows(arguments)?;
     let bickford = configurations::bickford()?;
     let mut left_out = BTreeMap::new();
     let peers = build(arguments, &mut left_out);
@@ -191,11 +201,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
         .into_iter()
         .filter(|c| arguments.only.is_empty() || c.command.is_empty() || begins(c))
         .collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| format!("signals: {e}"))?;
-    }
+    let stop = stop_flag()?;
     let out = &arguments.out;
     fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     let plan = Plan {
@@ -217,18 +223,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
     let ended = runner.run();
     left_out.append(&mut runner.left_out);
     drop(runner);
-    let run = Run {
-        command: std::env::args().collect(),
-        machine: Machine::probe(),
-        device: plan.device.to_string(),
-        rounds: plan.rounds,
-        scale: plan.scale,
-        versions: versions(&bickford),
-        left_out,
-        configurations: plan.configurations.to_vec(),
-    };
-    let text = serde_json::to_string_pretty(&run).map_err(|e| e.to_string())?;
-    fs::write(out.join("run.json"), text).map_err(|e| format!("run.json: {e}"))?;
+    describe(&plan, left_out, versions(&bickford))?;
     ended?;
     let verdicts = report::write(&Results::read(out)?, out)?;
     if stop.load(Ordering::Relaxed) {
@@ -238,6 +233,26 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
         ));
     }
     Ok(format!("{verdicts}\n{}", out.join("table.md").display()))
+}
+
+/// Writes run.json.
+fn describe(
+    plan: &Plan<'_>,
+    left_out: BTreeMap<String, String>,
+    versions: BTreeMap<String, String>,
+) -> Result<(), String> {
+    let run = Run {
+        command: std::env::args().collect(),
+        machine: Machine::probe(),
+        device: plan.device.to_string(),
+        rounds: plan.rounds,
+        scale: plan.scale,
+        versions,
+        left_out,
+        configurations: plan.configurations.to_vec(),
+    };
+    let text = serde_json::to_string_pretty(&run).map_err(|e| e.to_string())?;
+    fs::write(plan.out.join("run.json"), text).map_err(|e| format!("run.json: {e}"))
 }
 
 fn main() -> ExitCode {

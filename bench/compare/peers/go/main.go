@@ -118,6 +118,8 @@ func main() {
 			DisableXAttrs:            true,
 			EnableSymlinkCaching:     true,
 			ExplicitDataCacheControl: true,
+			// An answer of 1 MiB and its header do not fit in a pipe of 1 MiB.
+			DisableSplice: chosen.direct,
 		},
 	}
 	if chosen.writeback {

@@ -55,7 +55,11 @@ static void do_init(void *data, struct fuse_conn_info *conn)
 	if (!settings.best)
 		return;
 	want(conn, FUSE_CAP_SPLICE_READ);
-	want(conn, FUSE_CAP_SPLICE_WRITE);
+	/* An answer of 1 MiB and its header do not fit in a pipe of 1 MiB. */
+	if (settings.direct)
+		refuse(conn, FUSE_CAP_SPLICE_WRITE);
+	else
+		want(conn, FUSE_CAP_SPLICE_WRITE);
 	/* Pages of the lower file's cache are not ours to give away. */
 	refuse(conn, FUSE_CAP_SPLICE_MOVE);
 	want(conn, FUSE_CAP_PARALLEL_DIROPS);

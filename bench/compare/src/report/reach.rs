@@ -185,7 +185,8 @@ pub(super) fn markdown(results: &Results) -> String {
     if !peers {
         return text;
     }
-    let measures: [(&str, fn(&Cell) -> Option<Spread>, f64); 2] = [
+    type Measure = fn(&Cell) -> Option<Spread>;
+    let measures: [(&str, Measure, f64); 2] = [
         ("No row slower than the best peer", Cell::time, 0.0),
         (
             "Daemon CPU per operation no more than the best peer's",
