@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo check unit conformance-default conformance bench java doc clean
+.PHONY: help build test demo check unit conformance-default conformance bench compare java doc clean
 
 help:
 	@echo 'make build         the bickford command, optimized: target/release/bickford'
@@ -17,6 +17,7 @@ help:
 	@echo 'make conformance   every preset, transport, I/O mode and lower mode, at full length: hours (root)'
 	@echo 'make bench         the micro-benchmarks of the library (root)'
 	@echo 'make java          the part of it for the Java binding (JDK 22 or later, Maven)'
+	@echo 'make compare       Bickford beside other FUSE libraries and the native file system (root)'
 	@echo 'make doc           the documentation of the libraries: target/doc/bickford/index.html'
 	@echo 'make clean         remove what was built'
 
@@ -51,6 +52,13 @@ demo:
 
 bench:
 	$(CARGO) bench --locked --package bickford
+
+# COMPARE='--rows lookup --rounds 3' and the like; `bench/compare/README.md` says what there is.
+compare: build
+	@scripts/prerequisites.sh compare
+	cd bench/compare && $(CARGO) build --locked --release --package compare
+	cd bench/compare && BICKFORD_BIN=$(RELEASE_COMMAND) \
+	    $(or $(CARGO_TARGET_DIR),target)/release/compare $(COMPARE)
 
 java:
 	scripts/java-tests.sh

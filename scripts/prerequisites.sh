@@ -4,6 +4,7 @@
 #
 #   scripts/prerequisites.sh demo    for `make demo`
 #   scripts/prerequisites.sh test    for `make test` and `make conformance`
+#   scripts/prerequisites.sh compare for `make compare`
 set -eu
 
 purpose=${1:-test}
@@ -22,8 +23,8 @@ fail() { say "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 case $purpose in
-demo | test) ;;
-*) fail "unknown purpose '$purpose'; use demo or test" ;;
+demo | test | compare) ;;
+*) fail "unknown purpose '$purpose'; use demo, test or compare" ;;
 esac
 
 have cargo || fail "cargo not found; install a Rust toolchain (https://rustup.rs) and put ~/.cargo/bin on PATH"
@@ -48,6 +49,15 @@ if [ "$purpose" = test ]; then
     need pkg-config pkg-config
     # The kernel's header, against which the ABI's layouts are held.
     [ -e /usr/include/linux/fuse.h ] || missing="$missing linux-libc-dev"
+fi
+
+if [ "$purpose" = compare ]; then
+    need make make
+    need e2fsprogs mkfs.ext4
+    need pkg-config pkg-config
+    need golang go
+    ! have pkg-config || pkg-config --exists fuse3 || missing="$missing libfuse3-dev"
+    have pkg-config || missing="$missing libfuse3-dev"
 fi
 
 if [ -n "$missing" ]; then

@@ -1,0 +1,213 @@
+//! Samples, and what is computed from them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::configurations::{Configuration, Side};
+use crate::rows::{ROWS, Row, Scale};
+
+/// One cell of one round: one line of samples.jsonl.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// 0 is not counted.
+    pub(crate) round: u32,
+    pub(crate) row: String,
+    pub(crate) configuration: String,
+    pub(crate) clients: usize,
+    pub(crate) ops: u64,
+    pub(crate) ns: u64,
+    pub(crate) daemon_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// What a run was: run.json.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) command: Vec<String>,
+    pub(crate) machine: bickford_eval::host::Machine,
+    pub(crate) device: String,
+    pub(crate) rounds: u32,
+    pub(crate) scale: Scale,
+    /// Versions of what was compared.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// Who is not in it, and why.
+    pub(crate) left_out: BTreeMap<String, String>,
+    pub(crate) configurations: Vec<Configuration>,
+}
+
+/// Median, least and most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        let upper = *sorted.get(sorted.len() / 2)?;
+        let lower = *sorted.get((sorted.len() - 1) / 2)?;
+        Some(Self {
+            median: f64::midpoint(lower, upper),
+            least,
+            most,
+        })
+    }
+}
+
+/// All counted rounds of one configuration in one row with one number of clients.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cell {
+    /// Nanoseconds per operation, by round.
+    ns: BTreeMap<u32, f64>,
+    cpu: BTreeMap<u32, f64>,
+    pub(crate) error: Option<String>,
+}
+
+impl Cell {
+    /// Nanoseconds per operation.
+    pub(crate) fn time(&self) -> Option<Spread> {
+        Spread::of(self.ns.values().copied())
+    }
+
+    /// Nanoseconds of the daemon's CPU per operation.
+    pub(crate) fn cpu(&self) -> Option<Spread> {
+        Spread::of(self.cpu.values().copied())
+    }
+
+    /// How many times as long as `other`, round by round.
+    pub(crate) fn over(&self, other: &Self) -> Option<Spread> {
+        let pairs = self
+            .ns
+            .iter()
+            .filter_map(|(round, own)| Some(own / other.ns.get(round)?));
+        Spread::of(pairs)
+    }
+}
+
+/// Everything measured.
+pub(crate) struct Results {
+    pub(crate) run: Run,
+    cells: BTreeMap<(String, usize, String), Cell>,
+}
+
+impl Results {
+    pub(crate) fn new(run: Run, samples: &[Sample]) -> Self {
+        let mut cells: BTreeMap<_, Cell> = BTreeMap::new();
+        // A run of one round counts it, for want of another.
+        let first = u32::from(run.rounds > 0);
+        for sample in samples {
+            let key = (
+                sample.row.clone(),
+                sample.clients,
+                sample.configuration.clone(),
+            );
+            let cell = cells.entry(key).or_default();
+            if let Some(error) = &sample.error {
+                cell.error = Some(error.clone());
+            } else if sample.round >= first && sample.ops > 0 {
+                let ops = sample.ops as f64;
+                cell.ns.insert(sample.round, sample.ns as f64 / ops);
+                cell.cpu.insert(sample.round, sample.daemon_ns as f64 / ops);
+            }
+        }
+        Self { run, cells }
+    }
+
+    /// Reads what a run left in `directory`.
+    pub(crate) fn read(directory: &Path) -> Result<Self, String> {
+        let text = |name: &str| {
+            let path = directory.join(name);
+            fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+        };
+        let run = serde_json::from_str(&text("run.json")?).map_err(|e| format!("run.json: {e}"))?;
+        let samples: Result<Vec<Sample>, _> = text("samples.jsonl")?
+            .lines()
+            .map(serde_json::from_str)
+            .collect();
+        Ok(Self::new(
+            run,
+            &samples.map_err(|e| format!("samples.jsonl: {e}"))?,
+        ))
+    }
+
+    pub(crate) fn cell(&self, row: &Row, clients: usize, configuration: &str) -> Option<&Cell> {
+        let key = (row.id.to_owned(), clients, configuration.to_owned());
+        self.cells.get(&key)
+    }
+
+    /// Rows and numbers of clients that were measured.
+    pub(crate) fn places(&self) -> Vec<(&'static Row, usize)> {
+        let measured = |row: &Row, clients: usize| {
+            self.cells
+                .keys()
+                .any(|(id, number, _)| id == row.id && *number == clients)
+        };
+        ROWS.iter()
+            .flat_map(|row| row.clients.iter().map(move |clients| (row, *clients)))
+            .filter(|(row, clients)| measured(row, *clients))
+            .collect()
+    }
+
+    pub(crate) fn configurations(
+        &self,
+        row: &Row,
+        side: Side,
+    ) -> impl Iterator<Item = &Configuration> {
+        let row = *row;
+        let all = self.run.configurations.iter();
+        all.filter(move |found| found.side == side && found.takes_part(&row))
+    }
+
+    /// Our configuration that a row is judged by.
+    pub(crate) fn ours(&self, row: &Row) -> Option<&Configuration> {
+        self.configurations(row, Side::Ours)
+            .find(|found| found.mode == Some(row.ours))
+    }
+
+    /// The peer's configuration with the least of `measure`.
+    pub(crate) fn best_peer(
+        &self,
+        row: &Row,
+        clients: usize,
+        measure: impl Fn(&Cell) -> Option<Spread>,
+    ) -> Option<(&Configuration, &Cell)> {
+        self.configurations(row, Side::Peer)
+            .filter_map(|found| {
+                let cell = self.cell(row, clients, &found.name)?;
+                Some((measure(cell)?.median, found, cell))
+            })
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, found, cell)| (found, cell))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_odd_and_even() {
+        let spread = Spread::of([3.0, 1.0, 2.0]).expect("values");
+        assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));
+        assert_eq!(Spread::of([1.0, 2.0]).expect("values").median, 1.5);
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let cell = |values: &[f64]| Cell {
+            ns: (1..).zip(values.iter().copied()).collect(),
+            ..Cell::default()
+        };
+        let ratio = cell(&[2.0, 40.0]).over(&cell(&[1.0, 10.0])).expect("pairs");
+        assert_eq!((ratio.least, ratio.most), (2.0, 4.0));
+    }
+}

@@ -1,0 +1,211 @@
+//! The client: the work of a row, by a number of threads at once.
+//!
+//! Each thread has a directory, a descriptor table and a current directory of its own, as processes have.
+//! Nothing is pinned. The time is from the moment all threads are let go to the end of the last one.
+
+mod data;
+mod names;
+pub(crate) mod prepare;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{self, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::rows::{Row, Scale, Set, Work};
+
+/// What a client prints.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) ops: u64,
+    pub(crate) ns: u64,
+    /// CPU time of the daemon, what it did after the answers included.
+    pub(crate) daemon_ns: u64,
+}
+
+/// What one thread works with.
+pub(crate) struct Client {
+    /// Its directory, and that as a descriptor.
+    pub(crate) path: PathBuf,
+    pub(crate) directory: OwnedFd,
+    pub(crate) work: Work,
+    /// Operations of this thread.
+    pub(crate) ops: u64,
+    /// Small files in the directory.
+    pub(crate) files: u64,
+    /// Bytes of the large file.
+    pub(crate) bytes: u64,
+    pub(crate) seed: u64,
+}
+
+pub(crate) fn client_directory(base: &Path, clients: usize, index: usize) -> PathBuf {
+    base.join(format!("n{clients}")).join(format!("c{index}"))
+}
+
+impl Client {
+    fn new(
+        row: &Row,
+        scale: &Scale,
+        base: &Path,
+        clients: usize,
+        index: usize,
+    ) -> io::Result<Self> {
+        let path = match row.set {
+            Set::List => base.join("list"),
+            _ => client_directory(base, clients, index),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            directory: fs::open(&path, flags, Mode::empty())?,
+            path,
+            work: row.work,
+            ops: match row.work {
+                // Every client goes through the directory, twice at least in all.
+                Work::List { .. } if row.ops == 0 => 2_u64.div_ceil(clients as u64),
+                Work::List { .. } => 1,
+                _ => scale.share(row.ops, clients),
+            },
+            files: scale.files(clients),
+            bytes: scale.bytes(clients),
+            seed: index as u64 + 1,
+        })
+    }
+
+    /// Brings caches into the state that the row is about.
+    fn warm(&self, row: &Row) -> io::Result<()> {
+        match row.work {
+            Work::Stat => names::stat_all(self, names::AGAIN),
+            Work::StatMissing => names::missing(self, 1).map(drop),
+            Work::OpenRead { again: true } => {
+                data::open_read(self, 2 * names::AGAIN)?;
+                Ok(())
+            }
+            Work::List { stat } if row.ops == 0 => {
+                names::list(self, stat)?;
+                names::list(self, stat).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn run(&self) -> io::Result<u64> {
+        match self.work {
+            Work::Lookup => names::lookup(self),
+            Work::LookupMissing => names::lookup_missing(self),
+            Work::Stat => names::stat_again(self),
+            Work::StatMissing => names::missing(self, self.ops),
+            Work::Unlink => names::unlink(self),
+            Work::Mkdir => names::mkdir(self),
+            Work::Rename => names::rename(self),
+            Work::Symlink => names::symlink(self),
+            Work::List { stat } => (0..self.ops).map(|_| names::list(self, stat)).sum(),
+            Work::Create => data::create(self),
+            Work::OpenRead { .. } => data::open_read(self, self.ops),
+            Work::ReadAll { block } => data::read_all(self, block),
+            Work::WriteAll { block } => data::write_all(self, block),
+            Work::ReadRandom => data::read_random(self),
+            Work::WriteRandom => data::write_random(self),
+            Work::AppendSync => data::append_sync(self),
+            Work::Fault => data::fault(self),
+        }
+    }
+}
+
+/// Tables that other threads do not share, as processes have them.
+fn part() -> io::Result<()> {
+    let what = rustix::thread::UnshareFlags::FILES | rustix::thread::UnshareFlags::FS;
+    // SAFETY: descriptors stay valid in this thread, which opens and closes its own ones only.
+    unsafe { rustix::thread::unshare_unsafe(what) }?;
+    Ok(())
+}
+
+/// CPU time of process `pid`, of threads that ended too, in nanoseconds.
+fn cpu(pid: u32) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // As clock_getcpuclockid(3) makes it: the process's scheduler clock.
+    let Ok(pid) = i32::try_from(pid) else {
+        return 0;
+    };
+    let clock = (!pid << 3) | 2;
+    // SAFETY: `time` is a timespec that lives through the call.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if result == 0 {
+        time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+    } else {
+        0
+    }
+}
+
+fn all_cpu(daemons: &[u32]) -> u64 {
+    daemons.iter().map(|pid| cpu(*pid)).sum()
+}
+
+/// CPU time once the daemons have come to rest: what is answered asynchronously belongs to the work.
+fn cpu_at_rest(daemons: &[u32]) -> u64 {
+    let end = Instant::now() + Duration::from_millis(200);
+    let mut last = all_cpu(daemons);
+    while !daemons.is_empty() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(4));
+        let now = all_cpu(daemons);
+        if now - last < 20_000 {
+            return now;
+        }
+        last = now;
+    }
+    last
+}
+
+/// Runs `row` with `clients` threads in `base`.
+pub(crate) fn run(
+    row: &Row,
+    scale: &Scale,
+    base: &Path,
+    clients: usize,
+    daemons: &[u32],
+) -> io::Result<Outcome> {
+    let ready = Arc::new(Barrier::new(clients + 1));
+    let go = Arc::new(Barrier::new(clients + 1));
+    let threads: Vec<_> = (0..clients)
+        .map(|index| {
+            let (row, scale, base) = (*row, *scale, base.to_owned());
+            let (ready, go) = (Arc::clone(&ready), Arc::clone(&go));
+            std::thread::spawn(move || -> io::Result<(u64, Instant)> {
+                let begun = part()
+                    .and_then(|()| Client::new(&row, &scale, &base, clients, index))
+                    .and_then(|client| client.warm(&row).map(|()| client));
+                ready.wait();
+                go.wait();
+                let client = begun?;
+                let ops = client.run()?;
+                Ok((ops, Instant::now()))
+            })
+        })
+        .collect();
+    ready.wait();
+    let before = cpu_at_rest(daemons);
+    let start = Instant::now();
+    go.wait();
+    let mut outcome = Outcome {
+        ops: 0,
+        ns: 0,
+        daemon_ns: 0,
+    };
+    for thread in threads {
+        let ended = thread
+            .join()
+            .map_err(|_| io::Error::other("a client thread panicked"))?;
+        let (ops, at) = ended?;
+        let took = at.duration_since(start).as_nanos();
+        outcome.ops += ops;
+        outcome.ns = outcome.ns.max(u64::try_from(took).unwrap_or(u64::MAX));
+    }
+    outcome.daemon_ns = cpu_at_rest(daemons) - before;
+    Ok(outcome)
+}
