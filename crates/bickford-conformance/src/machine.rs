@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where the kernel says whether FUSE over io_uring is allowed.
 pub(crate) const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -28,11 +29,14 @@ pub fn ordinary_user() -> (u32, u32) {
 }
 
 /// Lets ordinary users open `/dev/fuse` while it lives, as the rules of udev do; a machine without
-/// udev leaves it to root.
+/// udev leaves it to root. One lives at a time: the mode before would be another's.
 #[derive(Debug)]
 pub struct OpenDevice {
     mode_before: u32,
+    _alone: MutexGuard<'static, ()>,
 }
+
+static OPEN_DEVICE: Mutex<()> = Mutex::new(());
 
 impl OpenDevice {
     /// Opens it to all.
@@ -41,13 +45,17 @@ impl OpenDevice {
     /// When it is not there or its mode cannot be changed.
     #[must_use]
     pub fn new() -> Self {
+        let alone = OPEN_DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
         let mode = |error| panic!("{DEVICE}: {error}");
         let mode_before = fs::metadata(DEVICE)
             .unwrap_or_else(mode)
             .permissions()
             .mode();
         set_device_mode(0o666);
-        Self { mode_before }
+        Self {
+            mode_before,
+            _alone: alone,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -132,5 +133,145 @@ fn pass_through_without_privileges_is_replaced_or_refused() {
     let error = started.expect_err("pass-through without privileges");
     for part in ["passthrough", "CAP_SYS_ADMIN"] {
         assert!(error.log.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn watching_without_privileges_is_said_and_the_cache_is_short() {
+    require_root();
+    let _open = OpenDevice::new();
+    let (user, group) = ordinary_user();
+    let scratch = Scratch::new("unwatched");
+    let lower = lower_of_user(&scratch, "lower");
+    let unwatched = Combination {
+        preset: Preset::Fast,
+        transport: Transport::Dev,
+        workers: None,
+        io: Some(Io::Plain),
+        watch: false,
+    };
+    let mount = Mount::over(&lower, &unwatched)
+        .argument("--lower=watch")
+        .user(user, group)
+        .must_start();
+    assert_eq!(
+        mount.start_line().get("lower"),
+        Some("shared"),
+        "{}",
+        mount.log()
+    );
+    assert!(mount.log().contains("cannot be watched"), "{}", mount.log());
+    // Only that user may look into the mount.
+    let seen = || {
+        let mut list = Command::new("ls");
+        run(list.arg(mount.path()).uid(user).gid(group)).output
+    };
+    assert_eq!(seen(), "");
+    fs::write(lower.join("new"), "").expect("write");
+    assert!(
+        wait_for(DEADLINE, || seen() == "new\n"),
+        "a new name is never seen"
+    );
+    mount.finish();
+}
+
+/// The lower file system is a pass-through mount itself, which is as deep as the kernel goes: files
+/// go through the daemon.
+#[test]
+fn a_lower_too_deep_for_pass_through_goes_through_the_daemon() {
+    require_root();
+    let scratch = Scratch::new("deep");
+    let passthrough = Combination::fast(Transport::Dev, Io::Passthrough);
+    let below = Mount::over(&scratch.directory("lower"), &passthrough).must_start();
+    let above = Mount::over(below.path(), &passthrough)
+        .argument("--log=debug")
+        .must_start();
+    let contents = vec![7; 300_000];
+    fs::write(above.path().join("file"), &contents).expect("write");
+    assert!(fs::read(above.path().join("file")).expect("read") == contents);
+    assert!(fs::read(scratch.path().join("lower/file")).expect("read") == contents);
+    let log = above.log();
+    assert!(log.contains("through the daemon"), "{log}");
+    above.finish();
+    below.finish();
+}
+
+const LATENCY_DEVICE: &str = "/dev/cpu_dma_latency";
+
+#[test]
+fn low_latency_holds_the_device_while_requests_come() {
+    require_root();
+    if !Path::new(LATENCY_DEVICE).exists() {
+        eprintln!("left out: no {LATENCY_DEVICE}; the kernel needs CONFIG_CPU_IDLE");
+        return;
+    }
+    let scratch = Scratch::new("latency");
+    for transport in [Transport::Dev, Transport::Uring] {
+        let combination = Combination::fast(transport, Io::Plain);
+        let mount = Mount::over(&scratch.directory(&combination.to_string()), &combination)
+            .argument("--low-latency")
+            .must_start();
+        assert_eq!(mount.start_line().get("low_latency"), Some("on:"));
+        let held = || {
+            let descriptors = fs::read_dir(format!("/proc/{}/fd", mount.daemon())).expect("fd");
+            descriptors
+                .flatten()
+                .filter_map(|entry| fs::read_link(entry.path()).ok())
+                .any(|target| target == Path::new(LATENCY_DEVICE))
+        };
+        assert!(wait_for(DEADLINE, || !held()), "held although nobody asks");
+        let mut round = 0;
+        let asked = || {
+            // A new name each time, so that each is a request.
+            round += 1;
+            let _ = fs::metadata(mount.path().join(format!("missing-{round}")));
+            held()
+        };
+        assert!(wait_for(DEADLINE, asked), "never held");
+        assert!(wait_for(DEADLINE, || !held()), "never let go");
+        mount.finish();
+    }
+}
+
+#[test]
+fn low_latency_and_read_ahead_without_privileges_are_said() {
+    require_root();
+    let _open = OpenDevice::new();
+    let (user, group) = ordinary_user();
+    let scratch = Scratch::new("latency");
+    let lower = lower_of_user(&scratch, "lower");
+    let combination = Combination::fast(Transport::Dev, Io::Plain);
+    let mount = Mount::over(&lower, &combination)
+        .argument("--low-latency")
+        .argument("--log=debug")
+        .user(user, group)
+        .must_start();
+    let log = mount.log();
+    assert_eq!(mount.start_line().get("low_latency"), Some("off:"), "{log}");
+    let refused = format!("{LATENCY_DEVICE} cannot be held");
+    assert!(log.contains(&refused), "{log}");
+    assert_eq!(
+        mount.start_line().get("read_ahead_kb"),
+        Some("128"),
+        "{log}"
+    );
+    assert!(log.contains("read_ahead_kb: Permission denied"), "{log}");
+    mount.finish();
+}
+
+#[test]
+fn read_ahead_is_raised_and_said() {
+    require_root();
+    let scratch = Scratch::new("read-ahead");
+    let lower = scratch.directory("lower");
+    for (combination, kib) in [
+        (Combination::dev(Preset::Base, 1), "128"),
+        (Combination::dev(Preset::Opt, 4), "512"),
+        (Combination::fast(Transport::Dev, Io::Cached), "1024"),
+    ] {
+        let mount = Mount::over(&lower, &combination).must_start();
+        let line = mount.start_line();
+        assert_eq!(line.get("read_ahead_kb"), Some(kib), "{}", mount.log());
+        mount.finish();
     }
 }

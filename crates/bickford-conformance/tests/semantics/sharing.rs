@@ -17,6 +17,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("appends", appends),
     ("notice", notice),
     ("maps-and-writes", maps_and_writes),
+    ("mixed-opens", mixed_opens),
 ];
 
 /// What another process gets that tries to lock without waiting.
@@ -244,4 +245,46 @@ fn maps_and_writes(top: &Path) -> Seen {
     drop((map, file, direct));
     saw!(seen, runs(&fs::read(&path).expect("read")));
     seen
+}
+
+/// A file whose opens differ in how the kernel would have them go: before and after it gets a
+/// set-user-ID bit, past the page cache, and for appending.
+fn mixed_opens(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "0123456789").expect("write");
+    let mode = |mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&path, mode).expect("chmod");
+    };
+    let open = |append: bool| {
+        let mut options = File::options();
+        options.read(true).write(!append).append(append).open(&path)
+    };
+    // With each mode for the first open, and the other for those that follow.
+    for (first, second) in [(0o755, 0o4755), (0o4755, 0o755)] {
+        mode(first);
+        let one = open(false).expect("open");
+        mode(second);
+        let two = open(false).expect("open");
+        let three = open(true).expect("open");
+        saw!(seen, one.write_at(b"one", 0).ok(), text(&two), text(&three));
+        saw!(seen, two.write_at(b"two", 3).ok(), text(&one), text(&three));
+        saw!(seen, three.write_at(b"+", 0).ok(), text(&one), text(&two));
+        saw!(seen, one.set_len(8).is_ok(), text(&two), text(&three));
+        let map = SharedMap::new(&two, 8).expect("map");
+        saw!(seen, one.write_at(b"!", 7).ok(), map.read(0, 8));
+        map.fill(0, 1, b'?');
+        saw!(seen, text(&one), text(&three), fs::read(&path).ok());
+        drop(one);
+        saw!(seen, two.write_at(b"last", 8).ok(), text(&three));
+    }
+    saw!(seen, fs::read(&path).ok());
+    seen
+}
+
+fn text(file: &File) -> Option<String> {
+    let mut bytes = [0; 64];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    String::from_utf8(bytes.get(..length)?.to_vec()).ok()
 }

@@ -229,8 +229,11 @@ pub(super) fn unmount_entry(own: &Own, mode: Unmount) -> Result<(), UnmountError
     }
 }
 
-/// Unmounts, and while the mount is busy although nobody is seen to use it, tries again for a while:
-/// a file that was closed a moment ago keeps it busy until the kernel has let go of it.
+/// Unmounts, and while the mount is busy although nobody is seen to use it, tries again for a while.
+///
+/// Whoever is in a call by path, such as stat(2), keeps it busy and is seen nowhere in /proc. Over
+/// io_uring that is also a process of the session's own, for some milliseconds after handlers took
+/// long: see `transport/io_uring/kick.rs`. A RELEASE in flight does not keep the mount busy.
 fn unmount_patiently(
     entry: &MountEntry,
     flags: UnmountFlags,

@@ -8,6 +8,9 @@
 //!
 //! Another process makes that request. A thread of this one that waited for its own session could
 //! not be killed: the connection ends only when the last thread has let go of the device.
+//!
+//! While that process is in statfs(2) it keeps the mount busy: a umount(2) in these milliseconds gets
+//! EBUSY, although nobody has anything of it open. `mount/unmount.rs` therefore tries again.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
