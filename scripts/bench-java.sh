@@ -94,7 +94,7 @@ for part in $parts; do
 		echo "== SAC'10: PostMark, large copy, Bonnie's phases"
 		# shellcheck disable=SC2086 # the options are words
 		scripts/eval-java.sh --config "jfuse=$jfuse" --config "jnr-fuse=$jnr" --suite sac10 --device ram \
-			${quick:+--scale 0.02 --rounds 1} --out "$out/eval"
+			${quick:+--rows s3a-25 --rows s4 --rounds 1} --out "$out/eval"
 		;;
 	crossing)
 		echo "== the crossing, JMH"
