@@ -1,6 +1,10 @@
 //! Listings that the kernel keeps: how many requests a second listing takes, and that changes show;
 //! and how much the kernel reads ahead.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
 
 mod support;
 
@@ -13,6 +17,7 @@ use bickford_stackfs::{IoMode, Lower, Preset, Settings};
 use support::{Mount, can_mount};
 
 const FILES: usize = 300;
+const TRIES: usize = 50;
 
 /// Requests so far: of listings, and of opening and closing directories.
 fn requests(mount: &Mount) -> (u64, u64) {
@@ -42,6 +47,17 @@ fn again(mount: &Mount, expected: &[String]) -> (u64, u64) {
     (after.0 - before.0, after.1 - before.1)
 }
 
+/// Lists until a listing takes no request, and gives what opening and closing took then. The kernel
+/// may drop what it keeps at any time, when it is short of memory or told to.
+fn kept(mount: &Mount, expected: &[String]) -> u64 {
+    for _ in 0..TRIES {
+        if let (0, openings) = again(mount, expected) {
+            return openings;
+        }
+    }
+    panic!("an unchanged directory is listed by request, {TRIES} times");
+}
+
 /// What does not depend on who else changes the directory. `opens`: whether opening it is a request.
 fn listed_twice(mount: &Mount, opens: bool) {
     fs::create_dir(mount.below("d")).unwrap();
@@ -50,15 +66,13 @@ fn listed_twice(mount: &Mount, opens: bool) {
     }
     let mut names = list(&mount.path("d"));
     assert_eq!(names, list(&mount.below("d")));
-    let (listings, openings) = again(mount, &names);
-    assert_eq!(listings, 0, "an unchanged directory is listed by request");
-    assert_eq!(openings > 0, opens);
+    assert_eq!(kept(mount, &names) > 0, opens);
     // Each change through the mount is seen in the next listing.
     fs::write(mount.path("d/new"), "").unwrap();
     names.push("new".into());
     names.sort();
     assert!(again(mount, &names).0 > 0);
-    assert_eq!(again(mount, &names).0, 0);
+    kept(mount, &names);
     fs::rename(mount.path("d/new"), mount.path("d/newer")).unwrap();
     names.retain(|name| name != "new");
     names.push("newer".into());
@@ -67,7 +81,7 @@ fn listed_twice(mount: &Mount, opens: bool) {
     fs::remove_file(mount.path("d/newer")).unwrap();
     names.retain(|name| name != "newer");
     assert!(again(mount, &names).0 > 0);
-    assert_eq!(again(mount, &names).0, 0);
+    kept(mount, &names);
 }
 
 fn mounted(settings: Settings) -> Mount {
@@ -140,7 +154,9 @@ fn without_either_every_listing_is_asked_for() {
     let mount = mounted(Preset::Opt.settings());
     fs::create_dir(mount.below("d")).unwrap();
     let names = list(&mount.path("d"));
-    assert!(again(&mount, &names).0 > 0);
+    for _ in 0..TRIES {
+        assert!(again(&mount, &names).0 > 0);
+    }
 }
 
 #[test]
