@@ -1,11 +1,12 @@
-//! The file system in memory under the suites that file systems are tested with: pjdfstest
-//! (semantics of every call) and fsx (random reads, writes, truncations and mappings of one file).
+//! The file system in memory, and the directory passed through over paths, under the suites that file
+//! systems are tested with: pjdfstest (semantics of every call) and fsx (random reads, writes,
+//! truncations and mappings of one file).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use crate::example::{Example, can_mount, transports};
+use crate::example::{Example, can_mount, full_length, transports};
 
 const PJDFSTEST: &str = r#"
 [features]
@@ -57,26 +58,46 @@ fn run(command: &mut Command) -> Option<String> {
     }
 }
 
-fn on_each_transport(body: fn(&Example)) {
+fn on_each_transport(program: &str, directories: usize, body: fn(&Example)) {
     if !can_mount() {
         return;
     }
     for transport in transports() {
         eprintln!("over {transport}");
-        let example = Example::start_over(transport, env!("CARGO_BIN_EXE_memfs"), &[]);
+        let lower = tempfile::tempdir().unwrap();
+        let arguments = vec![lower.path(); directories];
+        let example = Example::start_over(transport, program, &arguments);
         body(&example);
         example.finish();
     }
 }
 
-#[test]
-fn pjdfstest_finds_no_fault() {
-    on_each_transport(pjdfstest);
+fn memfs(body: fn(&Example)) {
+    on_each_transport(env!("CARGO_BIN_EXE_memfs"), 0, body);
+}
+
+fn mirror(body: fn(&Example)) {
+    on_each_transport(env!("CARGO_BIN_EXE_mirror"), 1, body);
 }
 
 #[test]
-fn fsx_finds_no_wrong_byte() {
-    on_each_transport(fsx);
+fn pjdfstest_finds_no_fault_in_memory() {
+    memfs(pjdfstest);
+}
+
+#[test]
+fn pjdfstest_finds_no_fault_over_paths() {
+    mirror(pjdfstest);
+}
+
+#[test]
+fn fsx_finds_no_wrong_byte_in_memory() {
+    memfs(fsx);
+}
+
+#[test]
+fn fsx_finds_no_wrong_byte_over_paths() {
+    mirror(fsx);
 }
 
 fn pjdfstest(example: &Example) {
@@ -100,9 +121,10 @@ fn fsx(example: &Example) {
     let artifacts = tempfile::tempdir().unwrap();
     let configuration = artifacts.path().join("fsx.toml");
     fs::write(&configuration, FSX).unwrap();
+    let operations = if full_length() { "100000" } else { "2000" };
     let mut command = Command::new("fsx");
     command
-        .args(["-q", "-N", "2000", "-S", "7", "-f"])
+        .args(["-q", "-S", "7", "-N", operations, "-f"])
         .arg(&configuration);
     command
         .arg("-P")

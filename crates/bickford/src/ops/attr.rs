@@ -49,6 +49,15 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
+impl From<rustix::fs::StatxTimestamp> for Timestamp {
+    fn from(time: rustix::fs::StatxTimestamp) -> Self {
+        Self {
+            seconds: time.tv_sec,
+            nanoseconds: time.tv_nsec,
+        }
+    }
+}
+
 /// Attributes of an inode (`struct fuse_attr`, stat(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {

@@ -132,6 +132,24 @@ pub struct Times {
     pub modified: Option<SetTime>,
 }
 
+impl From<Times> for rustix::fs::Timestamps {
+    /// For utimensat(2) and futimens(3).
+    fn from(times: Times) -> Self {
+        let timespec = |time: Option<SetTime>| {
+            let (tv_sec, tv_nsec) = match time {
+                Some(SetTime::At(at)) => (at.seconds, at.nanoseconds.into()),
+                Some(SetTime::Now) => (0, rustix::fs::UTIME_NOW.into()),
+                None => (0, rustix::fs::UTIME_OMIT.into()),
+            };
+            rustix::fs::Timespec { tv_sec, tv_nsec }
+        };
+        Self {
+            last_access: timespec(times.accessed),
+            last_modification: timespec(times.modified),
+        }
+    }
+}
+
 /// Owner and group to set; what is `None` stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
