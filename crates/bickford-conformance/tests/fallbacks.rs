@@ -266,7 +266,7 @@ fn read_ahead_is_raised_and_said() {
     let lower = scratch.directory("lower");
     for (combination, kib) in [
         (Combination::dev(Preset::Base, 1), "128"),
-        (Combination::dev(Preset::Opt, 4), "512"),
+        (Combination::dev(Preset::Opt, 4), "128"),
         (Combination::fast(Transport::Dev, Io::Cached), "1024"),
     ] {
         let mount = Mount::over(&lower, &combination).must_start();

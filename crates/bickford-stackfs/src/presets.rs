@@ -61,7 +61,6 @@ impl Preset {
                 ..common
             },
             Self::Opt => Settings {
-                read_ahead: 512 << 10,
                 write_back: true,
                 splice: true,
                 ..common

@@ -166,7 +166,7 @@ fn the_mount_reads_ahead_what_the_preset_says() {
     }
     for (preset, kib) in [
         (Preset::Base, 128),
-        (Preset::Opt, 512),
+        (Preset::Opt, 128),
         (Preset::Fast, 1024),
     ] {
         let mount = Mount::new(preset);
