@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bickford::abi::{InitFlags, OpenOutFlags, WriteFlags};
 use bickford::ops::{
@@ -131,6 +132,8 @@ fn initialize(
             inner.remember(node, created.opened.handle, id);
             let mut created = created;
             created.entry.attr.size = 0;
+            // Blocks and times are those from before the header was written.
+            created.entry.attr_valid = Duration::ZERO;
             then(Ok(plain_open(created)));
         }
         Err(errno) => {

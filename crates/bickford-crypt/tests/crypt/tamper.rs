@@ -170,3 +170,92 @@ fn any_bytes_below_are_survived() {
     }
     assert_eq!(mount.lower.state().opens, 0);
 }
+
+/// Changes bytes as an attacker, a bad disk or a wrong copy would.
+fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>, other: &[u8]) {
+    let length = bytes.len();
+    if length == 0 {
+        return bytes.push(random.u8(..));
+    }
+    let at = random.usize(..length);
+    // Often where a block begins, for what lies right is the harder case.
+    let border = |random: &mut fastrand::Rng| 32 + random.usize(0..4) * SLOT;
+    match random.u8(..8) {
+        0 => bytes[at] ^= 1 << random.u8(..8),
+        1 => bytes.truncate(at),
+        2 => bytes.truncate(border(random)),
+        3 => bytes.extend((0..random.usize(1..2 * SLOT)).map(|_| random.u8(..))),
+        4 => drop(bytes.drain(at..length.min(at + random.usize(1..SLOT)))),
+        5 => bytes.insert(at, random.u8(..)),
+        // A whole block, of this file or of the other one, at the place of another.
+        choice => {
+            let (from, to) = (border(random), border(random));
+            let source = if choice == 6 {
+                bytes.clone()
+            } else {
+                other.to_vec()
+            };
+            let block = source
+                .get(from..source.len().min(from + SLOT))
+                .unwrap_or_default();
+            bytes.resize(length.max(to + block.len()), 0);
+            bytes[to..to + block.len()].copy_from_slice(block);
+        }
+    }
+}
+
+fn full_length() -> bool {
+    std::env::var("BICKFORD_LENGTH").is_ok_and(|length| length == "full")
+}
+
+#[test]
+fn mutated_files_read_as_they_were_or_not_at_all() {
+    let (mut right, mut refused) = (0, 0);
+    for seed in 0..if full_length() { 200_000 } else { 1500 } {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let plain: Vec<u8> = (0..random.usize(..14_000)).map(|_| random.u8(..)).collect();
+        let (mut mount, node, mut below) = written(&plain);
+        let (_, _, other) = written(&plain);
+        for _ in 0..random.usize(1..4) {
+            mutate(&mut random, &mut below, &other);
+        }
+        put(&mount, node, below);
+        let Ok(file) = mount.open(node, libc::O_RDWR) else {
+            refused += 1;
+            continue;
+        };
+        for block in 0..5 {
+            let part = |at: usize| {
+                plain
+                    .get(at..plain.len().min(at + 4096))
+                    .unwrap_or_default()
+            };
+            match mount.read(file, block * 4096, 4096) {
+                Ok(read) => {
+                    assert!(
+                        read == part(block as usize * 4096),
+                        "block {block}, seed {seed}"
+                    );
+                    right += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error, libc::EIO, "seed {seed}");
+                    refused += 1;
+                }
+            }
+        }
+        if let Ok(all) = mount.read_all(file) {
+            assert!(all == plain, "the file as a whole, seed {seed}");
+        }
+        // What is done to it then may fail, but nothing else.
+        for _ in 0..3 {
+            let offset = random.u64(..16_000);
+            let _ = mount.write(file, offset, &[7; 5000]);
+            let _ = mount.truncate(file, true, random.u64(..16_000));
+            let _ = mount.read(file, offset, 4096);
+        }
+        mount.close(file);
+        assert_eq!(mount.lower.state().opens, 0);
+    }
+    assert!(right > 1000 && refused > 1000, "{right} {refused}");
+}
