@@ -98,6 +98,11 @@ pub struct EvalArgs {
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     pub compare: Option<Vec<PathBuf>>,
 
+    /// Check the evaluation itself: whether its programs agree, what the engine takes for itself, and
+    /// whether the stages of requests add up to what callers wait; --out keeps the result (root)
+    #[arg(long, conflicts_with_all = ["compare", "report", "resume", "markdown"])]
+    pub self_check: bool,
+
     /// List the suite's rows and run nothing
     #[arg(long)]
     pub list: bool,

@@ -16,7 +16,7 @@ use crate::results::{self, Settings, Store};
 use crate::rows::{self, Kind, Row, WorkloadClass};
 use crate::runner::Runner;
 use crate::target::{Config, ConfigArgument, PRESETS};
-use crate::{wml, worker};
+use crate::{self_check, wml, worker};
 
 /// The status of a run that was interrupted, as shells give it for SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -49,6 +49,9 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
             .collect();
         print!("{}", report::markdown::page(&runs?));
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.self_check {
+        return self_check::run(args, ui);
     }
     if args.list {
         for row in select_rows(args)? {

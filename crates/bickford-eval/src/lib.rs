@@ -16,6 +16,7 @@ pub mod report;
 pub mod results;
 pub mod rows;
 pub mod runner;
+mod self_check;
 pub mod stats;
 pub mod target;
 pub mod wml;

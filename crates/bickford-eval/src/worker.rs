@@ -134,7 +134,7 @@ fn prepare(kind: &Kind, directory: &Path) -> Result<(), String> {
     }
 }
 
-fn fill(path: &Path, bytes: u64) -> io::Result<()> {
+pub(crate) fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     let block = pattern(1 << 20);
     let mut file = File::create(path)?;
     let mut left = bytes;

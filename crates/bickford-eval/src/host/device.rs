@@ -2,14 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::{mounts, tool, utf8};
+
+/// How long the lower file system may take to be given up.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the user asked for with `--device`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +126,7 @@ impl Device {
     /// What failed.
     pub fn remake(&self) -> Result<(), String> {
         if let Some(device) = &self.device {
-            mounts::unmount(&self.lower, Duration::from_secs(30))?;
+            self.free(device)?;
             let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
             tool("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", lazy, device])?;
             tool("mount", &[device, utf8(&self.lower)?])?;
@@ -141,8 +144,27 @@ impl Device {
         let Some(device) = &self.device else {
             return Ok(());
         };
-        mounts::unmount(&self.lower, Duration::from_secs(30))?;
+        self.free(device)?;
         tool("mount", &[device, utf8(&self.lower)?]).map(drop)
+    }
+
+    /// Unmounts the device and waits until nobody has it: a daemon that ended a moment ago may still be
+    /// giving up what it held of the file system.
+    fn free(&self, device: &str) -> Result<(), String> {
+        mounts::unmount(&self.lower, PATIENCE)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let flags = rustix::fs::OFlags::EXCL.bits().cast_signed();
+            match File::options().read(true).custom_flags(flags).open(device) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > end => {
+                    return Err(format!(
+                        "{device} is still in use after the unmount: {error}"
+                    ));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
     }
 
     /// The directory in /sys with the device's counters, if it is a block device.

@@ -86,7 +86,7 @@ pub struct Tracing {
 }
 
 /// Mounts tracefs where it is not.
-fn provide_tracefs() -> Result<(), String> {
+pub(crate) fn provide_tracefs() -> Result<(), String> {
     if kernel::tracefs().is_ok() {
         return Ok(());
     }

@@ -56,6 +56,20 @@ pub(crate) fn monotonic() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
+/// One instant on both clocks. Of several tries the quickest is taken, since a thread may be held up
+/// between reading the one and the other.
+fn one_moment() -> Option<(Instant, u64)> {
+    let tries = (0..32).map(|_| {
+        let before = monotonic();
+        let instant = Instant::now();
+        let took = monotonic().saturating_sub(before);
+        (took, (instant, before + took / 2))
+    });
+    tries
+        .min_by_key(|(took, _)| *took)
+        .map(|(_, moment)| moment)
+}
+
 impl Events {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,7 +118,7 @@ impl Events {
         let mut state = self.state();
         state.waiting.clear();
         state.dropped = 0;
-        state.origin = Some((Instant::now(), monotonic()));
+        state.origin = one_moment();
         true
     }
 

@@ -1,0 +1,229 @@
+//! `bickford eval --self-check`: is the evaluation to be believed on this machine?
+//!
+//! Three questions: do fio, PostMark and the engine agree where they do the same; what does the engine
+//! take for itself; do the stages of a request add up to what its caller waited.
+
+mod agreement;
+mod stages;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::args::{EvalArgs, Ui};
+use crate::error::EvalError;
+use crate::host::Machine;
+use crate::host::device::Device;
+use crate::report::{date, figure};
+use crate::stats::Summary;
+
+/// Everything that was found, as it is kept.
+#[derive(Debug, Serialize)]
+struct Findings {
+    machine: Machine,
+    device: String,
+    rounds: u32,
+    started: String,
+    agreement: Vec<Agreement>,
+    engine: Vec<EngineCost>,
+    stages: Vec<StageSum>,
+    problems: Vec<String>,
+}
+
+/// Two programs that did the same work.
+#[derive(Debug, Serialize)]
+struct Agreement {
+    work: String,
+    unit: &'static str,
+    other: &'static str,
+    of_other: Summary,
+    of_engine: Summary,
+    ratio: f64,
+    /// The ranges of the rounds overlap.
+    within_spread: bool,
+}
+
+/// What of an operation's time natively is the engine's own.
+#[derive(Debug, Serialize)]
+struct EngineCost {
+    workload: String,
+    own_ns: f64,
+    native_ns: f64,
+}
+
+/// The stages of one kind of operation against what its caller waited, means in microseconds.
+#[derive(Debug, Serialize)]
+struct StageSum {
+    config: String,
+    operation: &'static str,
+    requests_per_operation: f64,
+    queued_us: f64,
+    decode_us: f64,
+    handler_us: f64,
+    reply_us: f64,
+    /// From the kernel's first tracepoint to its second.
+    kernel_us: f64,
+    caller_us: f64,
+}
+
+impl StageSum {
+    fn sum_us(&self) -> f64 {
+        self.queued_us + self.decode_us + self.handler_us + self.reply_us
+    }
+
+    fn off_pct(&self) -> f64 {
+        100.0 * (self.sum_us() / self.caller_us.max(1e-9) - 1.0)
+    }
+}
+
+/// Checks and prints; keeps `self-check.json` where `--out` says.
+pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
+    let parent = fs::canonicalize(&args.dir).map_err(EvalError::io(&args.dir))?;
+    let work = tempfile::Builder::new()
+        .prefix("bickford-eval-")
+        .tempdir_in(&parent)
+        .map_err(EvalError::io(&parent))?
+        .keep();
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| EvalError::SetUp(e.to_string()))?;
+    }
+    let device =
+        Device::set_up(&args.device, &work, agreement::BYTES * 2).map_err(EvalError::SetUp)?;
+    let check = Check {
+        device: &device,
+        work: &work,
+        bickford: args.bickford.clone().unwrap_or_else(|| ui.bickford.clone()),
+        rounds: args.rounds.max(1),
+        stop: &stop,
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut findings = Findings {
+        machine: Machine::probe(),
+        device: args.device.to_string(),
+        rounds: check.rounds,
+        started: date(now.map_or(0, |d| d.as_secs())),
+        agreement: Vec::new(),
+        engine: Vec::new(),
+        stages: Vec::new(),
+        problems: Vec::new(),
+    };
+    agreement::check(&check, &mut findings);
+    stages::check(&check, &mut findings);
+    drop(device);
+    for name in ["lower", "mnt", "ram", "image", "postmark", "log"] {
+        let path = work.join(name);
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+    }
+    if let Err(error) = fs::remove_dir(&work) {
+        eprintln!("bickford eval: {} is left: {error}", work.display());
+    }
+    print!("{}", text(&findings));
+    if let Some(out) = &args.out {
+        keep(out.clone(), &findings)?;
+    }
+    Ok(if findings.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn keep(directory: PathBuf, findings: &Findings) -> Result<(), EvalError> {
+    fs::create_dir_all(&directory).map_err(EvalError::io(&directory))?;
+    let path = directory.join("self-check.json");
+    let json = serde_json::to_string_pretty(findings).map_err(EvalError::json(&path))?;
+    fs::write(&path, json).map_err(EvalError::io(&path))?;
+    println!("\nkept: {}", path.display());
+    Ok(())
+}
+
+/// What the checks share.
+struct Check<'a> {
+    device: &'a Device,
+    work: &'a std::path::Path,
+    bickford: PathBuf,
+    rounds: u32,
+    stop: &'a AtomicBool,
+}
+
+impl Check<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+fn text(findings: &Findings) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::from("Programs that do the same work, on the native file system:\n");
+    // Writing to a String cannot fail.
+    for a in &findings.agreement {
+        let of = |s: &Summary| {
+            format!(
+                "{} ({} to {})",
+                figure(s.median),
+                figure(s.min),
+                figure(s.max)
+            )
+        };
+        let _ = writeln!(
+            out,
+            "  {}: {} {}, engine {} {}; ratio {:.3}, {}",
+            a.work,
+            a.other,
+            of(&a.of_other),
+            of(&a.of_engine),
+            a.unit,
+            a.ratio,
+            if a.within_spread {
+                "within their spread"
+            } else {
+                "NOT within their spread"
+            }
+        );
+    }
+    out.push_str("The engine's own time per operation, and an operation natively:\n");
+    for cost in &findings.engine {
+        let _ = writeln!(
+            out,
+            "  {:<14} {:>6} ns of {:>8} ns ({:.1}%)",
+            cost.workload,
+            figure(cost.own_ns),
+            figure(cost.native_ns),
+            100.0 * cost.own_ns / cost.native_ns.max(1e-9)
+        );
+    }
+    out.push_str("Stages of an operation's requests against what its caller waited, us:\n");
+    for s in &findings.stages {
+        let _ = writeln!(
+            out,
+            "  {:<5} {:<22} {:.2} requests: queued {:.1} + decode {:.1} + handler {:.1} + reply {:.1} = {:.1}; kernel {:.1}, caller {:.1} ({:+.1}%, {} 10%)",
+            s.config,
+            s.operation,
+            s.requests_per_operation,
+            s.queued_us,
+            s.decode_us,
+            s.handler_us,
+            s.reply_us,
+            s.sum_us(),
+            s.kernel_us,
+            s.caller_us,
+            s.off_pct(),
+            if s.off_pct().abs() <= 10.0 {
+                "within"
+            } else {
+                "NOT within"
+            }
+        );
+    }
+    for problem in &findings.problems {
+        let _ = writeln!(out, "not checked: {problem}");
+    }
+    out
+}
