@@ -117,4 +117,14 @@ if [ "$status" -ne 0 ]; then
 	echo "java tests: FAILED" >&2
 	exit 1
 fi
-grep -E '^(\[[A-Z]*\] )?Tests run:.*[0-9]$' "$log" | tail -n 1 | sed 's/.*Tests run/java tests: run/'
+summary=$(grep -E '^(\[[A-Z]*\] )?Tests run:.*[0-9]$' "$log" | tail -n 1 | sed 's/.*Tests run/run/')
+[ -z "$summary" ] || echo "java tests: $summary"
+case $summary in
+'' | *'Skipped: 0') ;;
+*)
+	notice <<-TEXT
+		SOME JAVA TESTS WERE LEFT OUT, for:
+		$(grep -h -o '<skipped message="[^"]*"' target/surefire-reports/*.xml | sort | uniq -c)
+	TEXT
+	;;
+esac
