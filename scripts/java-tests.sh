@@ -124,7 +124,7 @@ case $summary in
 *)
 	notice <<-TEXT
 		SOME JAVA TESTS WERE LEFT OUT, for:
-		$(grep -h -o '<skipped message="[^"]*"' target/surefire-reports/*.xml | sort | uniq -c)
+		$(grep -h -o 'TestAbortedException: .*' target/surefire-reports/*.xml | sort | uniq -c)
 	TEXT
 	;;
 esac

@@ -154,16 +154,21 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
     let count = usize::try_from(workload.threads()).map_err(|e| e.to_string())?;
     let start = Barrier::new(count + 1);
     let total = Mutex::new(Tally::default());
-    let mut begun = Instant::now();
+    // The thread that goes first tells: this one may be let go long after the others.
+    let begun: Mutex<Option<Instant>> = Mutex::new(None);
     std::thread::scope(|scope| {
         let mut number = 0;
         for process in &workload.processes {
             for _ in 0..process.instances {
                 for thread in &process.threads {
                     for _ in 0..thread.instances {
-                        let (shared, start, total) = (&shared, &start, &total);
+                        let (shared, start, total, begun) = (&shared, &start, &total, &begun);
                         scope.spawn(move || {
                             start.wait();
+                            let now = Instant::now();
+                            let mut first = begun.lock().unwrap_or_else(PoisonError::into_inner);
+                            *first = Some(first.map_or(now, |earlier| earlier.min(now)));
+                            drop(first);
                             let tally = thread::run(shared, thread, number);
                             match tally {
                                 Ok(t) => {
@@ -178,9 +183,9 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
             }
         }
         start.wait();
-        begun = Instant::now();
     });
-    let elapsed_s = begun.elapsed().as_secs_f64();
+    let begun = begun.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let elapsed_s = begun.map_or(0.0, |first| first.elapsed().as_secs_f64());
     if let Some(error) = shared
         .error
         .into_inner()

@@ -123,13 +123,19 @@ fn pairs<'a>(check: &'a Check<'a>) -> [Pair<'a>; 3] {
 fn compare(check: &Check<'_>, pair: &Pair<'_>) -> Result<[Summary; 2], String> {
     let mut rates = [Vec::new(), Vec::new()];
     for round in 0..=check.rounds {
-        for (rates, one) in rates.iter_mut().zip([&pair.theirs, &pair.ours]) {
+        // Each goes first in every other round.
+        for turn in 0..2 {
+            let (index, one) = if (turn + round) % 2 == 0 {
+                (0, &pair.theirs)
+            } else {
+                (1, &pair.ours)
+            };
             if check.stopped() {
                 return Err("interrupted".into());
             }
             let rate = one()?;
             if round > 0 {
-                rates.push(rate);
+                rates[index].push(rate);
             }
         }
     }

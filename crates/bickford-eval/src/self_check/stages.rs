@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bickford::trace::Event;
 use bickford::trace::control::{EventReader, socket_path};
@@ -65,8 +65,17 @@ fn one(
     let target = Target::mount(&config, check.device.data(), &point, &log, None)?;
     let measured = measure(&target, run);
     let unmounted = target.unmount();
-    let (caller_us, requests, events) = measured?;
+    let seen = measured?;
     unmounted?;
+    add_up(preset, operation, seen)
+}
+
+/// Gives each request to the operation it came in, and adds up. Every stage is told by two clocks that
+/// know nothing of each other where it begins and ends in different places: what they do not agree on
+/// is missing from the sum, or too much in it.
+fn add_up(preset: &str, operation: &'static str, seen: Seen) -> Result<StageSum, String> {
+    let (spans, mut requests, events) = seen;
+    requests.sort_by_key(|request| request.sent_ns);
     let mut sum = StageSum {
         config: preset.to_owned(),
         operation,
@@ -75,30 +84,43 @@ fn one(
         decode_us: 0.0,
         handler_us: 0.0,
         reply_us: 0.0,
-        kernel_us: 0.0,
-        caller_us,
+        own_us: 0.0,
+        waited_us: 0.0,
     };
     let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3 / f64::from(OPERATIONS);
-    for request in &requests {
-        let event = events
-            .get(&request.unique)
-            .ok_or("the daemon did not tell of every request")?;
-        sum.requests_per_operation += 1.0 / f64::from(OPERATIONS);
-        sum.queued_us += us(request.sent_ns, event.received);
-        sum.decode_us += us(event.received, event.decoded);
-        sum.handler_us += us(event.decoded, event.handled);
-        sum.reply_us += us(event.handled, event.sent);
-        sum.kernel_us += us(request.sent_ns, request.ended_ns);
+    let mut requests = requests.iter().peekable();
+    for (begun, over) in spans {
+        let mut at = begun;
+        while let Some(request) = requests.next_if(|request| request.sent_ns < over) {
+            // Those nobody waits for, such as a RELEASE, end after or begin before.
+            if request.sent_ns < begun || request.ended_ns > over {
+                continue;
+            }
+            let event = events
+                .get(&request.unique)
+                .ok_or("the daemon did not tell of every request")?;
+            sum.requests_per_operation += 1.0 / f64::from(OPERATIONS);
+            sum.own_us += us(at, request.sent_ns);
+            sum.queued_us += us(request.sent_ns, event.received);
+            sum.decode_us += us(event.received, event.decoded);
+            sum.handler_us += us(event.decoded, event.handled);
+            sum.reply_us += us(event.handled, request.ended_ns);
+            at = request.ended_ns;
+        }
+        sum.own_us += us(at, over);
+        sum.waited_us += us(begun, over);
     }
-    if requests.is_empty() {
+    if sum.requests_per_operation == 0.0 {
         return Err("no request was seen".into());
     }
     Ok(sum)
 }
 
-type Seen = (f64, Vec<KernelRequest>, HashMap<u64, Event>);
+/// When each operation began and was over.
+type Spans = Vec<(u64, u64)>;
+type Seen = (Spans, Vec<KernelRequest>, HashMap<u64, Event>);
 
-/// Does the operation, and tells what its caller waited on average, and every request with the daemon's
+/// Does the operation, and tells when its caller waited, and every request with the daemon's
 /// times of it.
 fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
     let connection = target.connection().ok_or("it is no FUSE mount")?;
@@ -114,7 +136,7 @@ fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
     let events = std::thread::spawn(move || collect(reader, &told));
     // The daemon begins to collect when it has read what the socket was sent.
     std::thread::sleep(Duration::from_millis(500));
-    let caller_us = caller(target, root, "c", OPERATIONS, run);
+    let spans = caller(target, root, "c", OPERATIONS, run);
     over.store(true, Ordering::Relaxed);
     let events = events.join().map_err(|_| "the reader of events panicked")?;
     tracepoints.stop().map_err(|e| e.to_string())?;
@@ -134,7 +156,7 @@ fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
             tracepoints.lost()
         ));
     }
-    Ok((caller_us?, requests, events?))
+    Ok((spans?, requests, events?))
 }
 
 /// Every event until all is over and the daemon has told everything.
@@ -155,26 +177,28 @@ fn collect(mut reader: EventReader, over: &AtomicBool) -> Result<HashMap<u64, Ev
     Ok(events)
 }
 
-/// Mean time of one of `count` operations in microseconds, by a thread that may hang: then the mount is
-/// released.
+/// Does the operation `count` times, in a thread that may hang: then the mount is released.
 fn caller(
     target: &Target,
     root: PathBuf,
     prefix: &'static str,
     count: u32,
     run: Operation,
-) -> Result<f64, String> {
+) -> Result<Spans, String> {
     let (tell, hear) = mpsc::channel();
     std::thread::spawn(move || {
         let paths: Vec<PathBuf> = (0..count)
             .map(|n| root.join(format!("{prefix}{n}")))
             .collect();
-        let begun = Instant::now();
-        let done = paths
+        let done: Result<Spans, String> = paths
             .iter()
-            .try_for_each(|path| run(path).map_err(|error| format!("{}: {error}", path.display())));
-        let us = begun.elapsed().as_secs_f64() * 1e6 / f64::from(count);
-        tell.send(done.map(|()| us))
+            .map(|path| {
+                let begun = monotonic();
+                run(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                Ok((begun, monotonic()))
+            })
+            .collect();
+        tell.send(done)
     });
     match hear.recv_timeout(PATIENCE) {
         Ok(answer) => answer,
@@ -183,4 +207,11 @@ fn caller(
             Err(format!("not done within {} s", PATIENCE.as_secs()))
         }
     }
+}
+
+/// Nanoseconds of the clock that the tracepoints have too.
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
 }
