@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo check unit conformance-default conformance bench java doc clean
+.PHONY: help build test demo check unit conformance-default conformance bench java doc book clean
 
 help:
 	@echo 'make build         the bickford command, optimized: target/release/bickford'
@@ -18,6 +18,7 @@ help:
 	@echo 'make bench         the micro-benchmarks of the library (root)'
 	@echo 'make java          the tests of the Java binding (JDK 22 or later, Maven)'
 	@echo 'make doc           the documentation of the libraries: target/doc/bickford/index.html'
+	@echo 'make book          the guide: target/book/index.html'
 	@echo 'make clean         remove what was built'
 
 build:
@@ -31,6 +32,7 @@ check:
 	$(CARGO) xtask tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	scripts/deny.sh
+	scripts/book.sh
 
 unit:
 	$(CARGO) test --locked --workspace --exclude bickford-conformance
@@ -57,6 +59,9 @@ java:
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+book:
+	scripts/book.sh
 
 clean:
 	$(CARGO) clean
