@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo check unit conformance-default conformance bench compare java doc clean
+.PHONY: help build test demo check unit conformance-default conformance bench compare java doc book clean
 
 help:
 	@echo 'make build         the bickford command, optimized: target/release/bickford'
@@ -19,6 +19,7 @@ help:
 	@echo 'make java          the part of it for the Java binding (JDK 22 or later, Maven)'
 	@echo 'make compare       Bickford beside other FUSE libraries and the native file system (root)'
 	@echo 'make doc           the documentation of the libraries: target/doc/bickford/index.html'
+	@echo 'make book          the guide: target/book/index.html'
 	@echo 'make clean         remove what was built'
 
 build:
@@ -32,6 +33,7 @@ check:
 	$(CARGO) xtask tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	scripts/deny.sh
+	scripts/book.sh
 
 unit:
 	$(CARGO) test --locked --workspace --exclude bickford-conformance
@@ -65,6 +67,9 @@ java:
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+book:
+	scripts/book.sh
 
 clean:
 	$(CARGO) clean

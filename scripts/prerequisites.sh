@@ -17,6 +17,7 @@ export PATH="$tools/bin:$PATH"
 pjdfstest_version=0.2.2
 fsx_version=0.3.2
 cargo_deny_version=0.20.2
+mdbook_version=0.5.4
 
 say() { printf 'prerequisites: %s\n' "$*"; }
 fail() { say "$*" >&2; exit 1; }
@@ -79,12 +80,15 @@ fi
 [ "$(id -u)" = 0 ] || fail "the tests mount file systems and change users: run them as root: sudo -E env \"PATH=\$PATH\" make test"
 
 # Small programs that run for seconds: time spent optimizing them is lost.
-install_tool() { # NAME VERSION
-    say "building $1 $2 into .prerequisites (once)"
+install_tool() { # NAME VERSION [OPTION...]
+    tool=$1 version=$2
+    shift 2
+    set -- "$@" --version "=$version" "$tool"
+    say "building $tool $version into .prerequisites (once)"
     CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
     CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 \
         cargo install --quiet --locked --root "$tools" --target-dir "$tools/target" \
-        --version "=$2" "$1" || fail "cannot build $1 $2; is the crate registry reachable?"
+        "$@" || fail "cannot build $tool $version; is the crate registry reachable?"
     rm -rf "$tools/target"
 }
 
@@ -99,4 +103,8 @@ pinned pjdfstest "$pjdfstest_version"
 pinned fsx "$fsx_version"
 if ! cargo deny --version >/dev/null 2>&1; then
     install_tool cargo-deny "$cargo_deny_version"
+fi
+# The guide. Neither its server nor its search is needed to see whether it can be built.
+if ! have mdbook; then
+    install_tool mdbook "$mdbook_version" --no-default-features
 fi

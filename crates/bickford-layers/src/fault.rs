@@ -327,8 +327,8 @@ impl Layer for Fault {
         Interest {
             pre,
             post: post.with(if named { NAMING } else { none }),
-            defer: none,
             forget: named,
+            ..Interest::default()
         }
     }
 

@@ -299,8 +299,7 @@ impl PreCalls for Stats {}
 
 impl PostCalls for Stats {
     fn every(&self, done: &Done, _: &About<'_>, outcome: &Outcome) -> Option<Errno> {
-        self.counters
-            .record(done.kind(), outcome, done.started().elapsed());
+        self.counters.record(done.kind(), outcome, done.took());
         None
     }
 }
@@ -313,6 +312,7 @@ impl Layer for Stats {
     fn interest(&self) -> Interest {
         Interest {
             post: self.operations,
+            timed: true,
             ..Interest::default()
         }
     }

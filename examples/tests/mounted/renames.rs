@@ -156,7 +156,7 @@ fn never_lead_to_another_file() {
     for transport in transports() {
         eprintln!("over {transport}");
         let example = Example::start_over(transport, env!("CARGO_BIN_EXE_memfs"), &[]);
-        stress(&example, if full_length() { 100_000 } else { 400 });
+        stress(&example, if full_length() { 250_000 } else { 400 });
         example.finish();
     }
 }

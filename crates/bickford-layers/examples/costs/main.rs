@@ -1,76 +1,70 @@
-//! What layers cost: each against the bare file system, in paired rounds over the memory transport.
+//! What interfaces and layers cost: each against the bare file system, in paired rounds, without a
+//! transport.
 //!
-//! `cargo run --release -p bickford-layers --example costs [ROUNDS]` prints for each stack of
-//! layers the median and the spread (first to third quartile) of nanoseconds a request, and the
-//! median ratio to the bare file system of the same round. Requests are LOOKUP and READ of 4 KiB,
-//! half and half; what the transport costs is in every figure. `crypt` is measured apart, with READ
-//! and WRITE of whole blocks against the same file in memory without it.
+//! ```sh
+//! cargo run --release -p bickford-layers --example costs -- \
+//!     benchsuite/runs/$(date +%F)-$(hostname) [ROUNDS] [PART OF A NAME]
+//! ```
+//!
+//! Prints, and writes into the directory (`-` for none), for each stack the median, the least and the
+//! third quartile of nanoseconds a request, the median ratio to the bare file system of the same round, and the
+//! median difference. There are three tables: one file system over each interface, and under empty
+//! and included layers, with LOOKUP and READ half and half; StackFS over a directory, alone and under
+//! the layers, with LOOKUP, GETATTR and READ of 4 KiB of a file in the page cache; and `crypt`, by
+//! sizes. What is sent to a kernel and back comes on top of all: several microseconds each.
 
+mod bench;
+mod blocks;
+mod report;
+mod subjects;
+
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use bickford::abi::{CreateIn, Opcode, ReadIn, WriteIn};
-use bickford::layer::{Interest, Layer, Layered, OperationSet, PostCalls, PreCalls};
-use bickford::ops::{
-    Attr, Attributes, Create, Created, Data, Entry, Getattr, Lookup, Opened, Read, Write, Written,
-};
-use bickford::transport::memory::Kernel;
-use bickford::{Context, Errno, FileHandle, FileSystem, NodeId, Reply};
+use bickford::abi::{EntryOut, GetattrIn, Opcode, OpenIn, OpenOut, ReadIn};
+use bickford::filesystem::future::{Spawned, Task};
+use bickford::layer::{Interest, OperationSet};
+use bickford::path::{self, Adapter, Options};
+use bickford::{Blocking, FileSystem};
 use bickford_crypt::Crypt;
-use bickford_layers::{LayerSpec, build};
+use bickford_stackfs::{Preset, StackFs};
 use zerocopy::IntoBytes;
 
-/// Requests of one batch.
-const BATCH: u32 = 2000;
-static BLOCK: [u8; 4096] = [0; 4096];
+use bench::{Bench, Outcome, interleave};
+use report::Report;
+use subjects::{Bare, empty, included};
 
-struct Bare;
+/// Turns of one round: 2000 requests or so.
+const TURNS: usize = 1000;
 
-impl FileSystem for Bare {
-    fn lookup(&self, _: &Context<'_>, _: Lookup<'_>, reply: Reply<Entry>) {
-        let attr = Attr::file(2, 0o644, 4096);
-        reply.ok(Entry::new(NodeId(2), attr, Duration::from_secs(1)));
-    }
+const INCLUDED: [&str; 9] = [
+    "log:file=/dev/null",
+    "log:file=/dev/null,format=json",
+    "readonly",
+    "stats",
+    "fault:op=all,errno=EIO,probability=0",
+    "fault:op=write,errno=EIO",
+    "delay:write=1ms",
+    "delay:all=0ms",
+    "throttle:read=1000G",
+];
 
-    fn read(&self, _: &Context<'_>, _: Read, reply: Reply<Data>) {
-        reply.ok(BLOCK.as_slice().into());
-    }
-}
-
-/// Does nothing, before and after the operations of its interest.
-struct Empty(Interest);
-
-impl PreCalls for Empty {}
-impl PostCalls for Empty {}
-
-impl Layer for Empty {
-    fn name(&self) -> &str {
-        "empty"
-    }
-
-    fn interest(&self) -> Interest {
-        self.0
+fn read_of(handle: u64) -> ReadIn {
+    ReadIn {
+        fh: handle,
+        size: 4096,
+        ..ReadIn::default()
     }
 }
 
-fn empty(count: usize, interest: Interest) -> Box<dyn FileSystem> {
-    let bare: Box<dyn FileSystem> = Box::new(Bare);
-    (0..count).fold(bare, |below, _| {
-        Box::new(Layered::new(Empty(interest), below))
-    })
-}
+/// A stack, and how it is made over what is below.
+type Stack = (
+    String,
+    Box<dyn Fn(Box<dyn FileSystem>) -> Outcome<Box<dyn FileSystem>>>,
+);
 
-fn included(spec: &str) -> Result<Box<dyn FileSystem>, bickford_layers::LayerError> {
-    let specs: [LayerSpec; 1] = [spec.parse()?];
-    build(&specs, Box::new(Bare)).map(|(file_system, _)| file_system)
-}
-
-/// A file system and what it is called.
-type Stack = (String, Box<dyn FileSystem>);
-
-/// The stacks that are measured, the bare file system first.
-fn stacks() -> Result<Vec<Stack>, bickford_layers::LayerError> {
+/// Nothing, empty layers, and those that are included.
+fn stacks(wanted: &str) -> Vec<Stack> {
     let none = Interest::default();
     let pre = Interest {
         pre: OperationSet::ALL,
@@ -80,242 +74,126 @@ fn stacks() -> Result<Vec<Stack>, bickford_layers::LayerError> {
         post: OperationSet::ALL,
         ..pre
     };
-    let mut stacks = vec![("bare".to_owned(), empty(0, none))];
+    let mut stacks: Vec<Stack> = vec![("bare".into(), Box::new(Ok))];
     for count in [1, 10] {
-        stacks.push((format!("{count} without interest"), empty(count, none)));
-        stacks.push((format!("{count} empty pre-calls"), empty(count, pre)));
-        stacks.push((format!("{count} empty pre+post"), empty(count, both)));
-    }
-    for spec in [
-        "log:file=/dev/null",
-        "log:file=/dev/null,format=json",
-        "readonly",
-        "stats",
-        "fault:op=all,errno=EIO,probability=0",
-        "fault:op=write,errno=EIO",
-        "delay:write=1ms",
-        "delay:all=0ms",
-        "throttle:read=1000G",
-    ] {
-        stacks.push((spec.to_owned(), included(spec)?));
-    }
-    Ok(stacks)
-}
-
-/// A file in memory, whatever its name.
-#[derive(Default)]
-struct Memory(Mutex<Vec<u8>>);
-
-impl Memory {
-    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn attr(&self) -> Attr {
-        Attr::file(2, 0o644, self.bytes().len() as u64)
-    }
-}
-
-impl FileSystem for Memory {
-    fn create(&self, _: &Context<'_>, _: Create<'_>, reply: Reply<Created>) {
-        reply.ok(Created {
-            entry: Entry::new(NodeId(2), self.attr(), Duration::from_secs(1)),
-            opened: Opened::new(FileHandle(0)),
-        });
-    }
-
-    fn getattr(&self, _: &Context<'_>, _: Getattr, reply: Reply<Attributes>) {
-        reply.ok(Attributes {
-            attr: self.attr(),
-            valid: Duration::ZERO,
-        });
-    }
-
-    fn read(&self, _: &Context<'_>, op: Read, reply: Reply<Data>) {
-        let bytes = self.bytes();
-        let from = usize::try_from(op.offset).unwrap_or(usize::MAX);
-        let rest = bytes.get(from..).unwrap_or_default();
-        let data = rest.get(..op.size as usize).unwrap_or(rest).to_vec();
-        drop(bytes);
-        reply.ok(data.into());
-    }
-
-    fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        let Ok(data) = op.data.bytes() else {
-            return reply.error(Errno::IO);
-        };
-        let from = usize::try_from(op.offset).unwrap_or(usize::MAX);
-        {
-            let mut bytes = self.bytes();
-            let end = from.saturating_add(data.len());
-            if end > 1 << 24 {
-                return reply.error(Errno::FBIG);
-            }
-            let length = bytes.len().max(end);
-            bytes.resize(length, 0);
-            if let Some(room) = bytes.get_mut(from..end) {
-                room.copy_from_slice(&data);
-            }
-        }
-        reply.ok(Written(u32::try_from(data.len()).unwrap_or(u32::MAX)));
-    }
-}
-
-/// Nanoseconds of a WRITE and a READ of `size` bytes, at the front of a file of 1 MiB.
-struct Blocks {
-    name: &'static str,
-    kernel: Kernel,
-    writes: Vec<f64>,
-    reads: Vec<f64>,
-}
-
-impl Blocks {
-    fn new(name: &'static str, file_system: Box<dyn FileSystem>) -> Self {
-        let mut kernel = Kernel::new(file_system);
-        kernel.init();
-        kernel.call(
-            Opcode::Create,
-            1,
-            &[CreateIn::default().as_bytes(), b"f\0"].concat(),
-        );
-        let mut blocks = Self {
-            name,
-            kernel,
-            writes: Vec::new(),
-            reads: Vec::new(),
-        };
-        blocks.time(Opcode::Write, 1 << 20, 1);
-        blocks
-    }
-
-    fn time(&mut self, opcode: Opcode, size: u32, times: u32) -> f64 {
-        let body = if opcode == Opcode::Write {
-            let input = WriteIn {
-                size,
-                ..WriteIn::default()
-            };
-            [input.as_bytes(), &vec![0; size as usize]].concat()
-        } else {
-            let input = ReadIn {
-                size,
-                ..ReadIn::default()
-            };
-            input.as_bytes().to_vec()
-        };
-        let began = Instant::now();
-        for _ in 0..times {
-            self.kernel.send(opcode, 2, &body);
-        }
-        let took = began.elapsed();
-        self.kernel.drain();
-        took.as_secs_f64() * 1e9 / f64::from(times)
-    }
-}
-
-fn measure_crypt(rounds: usize) {
-    for (size, times) in [(4096, 500), (128 << 10, 50), (1 << 20, 8)] {
-        let crypt = Crypt::with_master(Box::new(Memory::default()), &[1; 32]);
-        let mut pair = [
-            Blocks::new("memory", Box::new(Memory::default())),
-            Blocks::new("crypt", Box::new(crypt)),
-        ];
-        for _ in 0..rounds {
-            for blocks in &mut pair {
-                let write = blocks.time(Opcode::Write, size, times);
-                blocks.writes.push(write);
-                let read = blocks.time(Opcode::Read, size, times);
-                blocks.reads.push(read);
-            }
-        }
-        println!("\nREAD and WRITE of {size} bytes");
-        let [bare, _] = &pair;
-        for blocks in &pair {
-            print_row(
-                &format!("{} write", blocks.name),
-                &blocks.writes,
-                &bare.writes,
-            );
-            print_row(&format!("{} read", blocks.name), &blocks.reads, &bare.reads);
+        for (what, interest) in [
+            ("without interest", none),
+            ("empty pre-calls", pre),
+            ("empty pre+post", both),
+        ] {
+            let make = move |below| Ok(empty(count, interest, below));
+            stacks.push((format!("{count} {what}"), Box::new(make)));
         }
     }
-}
-
-fn print_row(name: &str, times: &[f64], bare: &[f64]) {
-    let ratios: Vec<_> = times
-        .iter()
-        .zip(bare)
-        .map(|(time, bare)| time / bare)
-        .collect();
-    println!(
-        "{name:<40}{:>9.0}{:>9.0}{:>9.0}{:>8.3}",
-        quantile(times, 0.5),
-        quantile(times, 0.25),
-        quantile(times, 0.75),
-        quantile(&ratios, 0.5)
-    );
-}
-
-/// Nanoseconds a request.
-fn batch(kernel: &mut Kernel, read: &[u8]) -> f64 {
-    let began = Instant::now();
-    for _ in 0..BATCH / 2 {
-        kernel.send(Opcode::Lookup, 1, b"name\0");
-        kernel.send(Opcode::Read, 2, read);
+    for spec in INCLUDED {
+        let make = move |below| Ok(included(spec, below)?);
+        stacks.push((spec.into(), Box::new(make)));
     }
-    let took = began.elapsed();
-    kernel.drain();
-    took.as_secs_f64() * 1e9 / f64::from(BATCH)
-}
-
-/// The value below which this part of the values lies.
-fn quantile(values: &[f64], part: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = (sorted.len().saturating_sub(1)) as f64 * part;
-    sorted.get(at.round() as usize).copied().unwrap_or(f64::NAN)
-}
-
-fn measure(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let input = ReadIn {
-        size: 4096,
-        ..ReadIn::default()
+    let crypt = |below| -> Outcome<Box<dyn FileSystem>> {
+        Ok(Box::new(Crypt::with_master(below, &[1; 32])))
     };
-    let mut measured = Vec::new();
-    for (name, file_system) in stacks()? {
-        let mut kernel = Kernel::new(file_system);
-        kernel.init().ok_or("no answer to INIT")?;
-        // The first batch warms caches and allocators.
-        batch(&mut kernel, input.as_bytes());
-        measured.push((name, kernel, Vec::new()));
+    stacks.push(("crypt".into(), Box::new(crypt)));
+    stacks.retain(|(name, _)| name == "bare" || name.contains(wanted));
+    stacks
+}
+
+/// The file that the kernel of a bench finds and opens: its node and handle.
+fn opened(bench: &mut Bench) -> Outcome<(u64, u64)> {
+    let found = bench.kernel.call(Opcode::Lookup, 1, b"name\0");
+    let found: EntryOut = found.and_then(|answer| answer.read()).ok_or("no entry")?;
+    let open = OpenIn::default();
+    let opened = bench
+        .kernel
+        .call(Opcode::Open, found.nodeid, open.as_bytes());
+    // Who does not implement it has no handle either.
+    let opened: Option<OpenOut> = opened.and_then(|answer| answer.read());
+    Ok((found.nodeid, opened.map_or(0, |opened| opened.fh)))
+}
+
+/// LOOKUP and READ.
+fn simple(name: &str, file_system: impl FileSystem) -> Outcome<Bench> {
+    let mut bench = Bench::new(name, file_system)?;
+    let (node, handle) = opened(&mut bench)?;
+    bench.add(Opcode::Lookup, 1, b"name\0");
+    bench.add(Opcode::Read, node, read_of(handle).as_bytes());
+    Ok(bench)
+}
+
+/// One file system over every interface, and under layers.
+fn machinery(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()?;
+    let spawner = || {
+        let handle = runtime.handle().clone();
+        move |task: Task| drop(handle.spawn(task))
+    };
+    let options = Options::default();
+    let mut benches = Vec::new();
+    // What encrypts needs files that are encrypted.
+    for (name, make) in stacks(wanted)
+        .into_iter()
+        .filter(|(name, _)| name != "crypt")
+    {
+        benches.push(simple(&name, make(Box::new(Bare))?)?);
     }
-    for _ in 0..rounds {
-        for (_, kernel, times) in &mut measured {
-            times.push(batch(kernel, input.as_bytes()));
-        }
+    benches.extend([
+        simple("blocking", Blocking(Bare))?,
+        simple("async, 2 threads", Spawned::new(Bare, spawner()))?,
+        simple("path API", Adapter::new(Bare, options))?,
+        simple(
+            "path API, async, 2 threads",
+            path::future::Adapter::new(Bare, options, spawner()),
+        )?,
+    ]);
+    benches.retain(|bench| bench.name == "bare" || bench.name.contains(wanted));
+    interleave(&mut benches, rounds, TURNS)?;
+    report.add("LOOKUP and READ of a constant", &benches)
+}
+
+/// StackFS, alone and under layers.
+fn stackfs(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
+    let lower = tempfile::tempdir()?;
+    std::fs::write(lower.path().join("name"), [7; 8192])?;
+    let mut benches = Vec::new();
+    for (name, make) in stacks(wanted)
+        .into_iter()
+        .filter(|(name, _)| name != "crypt")
+    {
+        let below = StackFs::builder(lower.path()).preset(Preset::Opt).build()?;
+        let mut bench = Bench::new(name, make(Box::new(below))?)?;
+        let (node, handle) = opened(&mut bench)?;
+        bench.add(Opcode::Lookup, 1, b"name\0");
+        bench.add(Opcode::Getattr, node, GetattrIn::default().as_bytes());
+        bench.add(Opcode::Read, node, read_of(handle).as_bytes());
+        benches.push(bench);
     }
-    let bare = measured
-        .first()
-        .map_or(Vec::new(), |(_, _, times)| times.clone());
-    println!("{rounds} rounds of {BATCH} requests each, ns a request");
-    println!(
-        "{:<40}{:>9}{:>9}{:>9}{:>8}",
-        "", "median", "q1", "q3", "ratio"
-    );
-    for (name, _, times) in &measured {
-        print_row(name, times, &bare);
+    interleave(&mut benches, rounds, TURNS / 2)?;
+    report.add("LOOKUP, GETATTR and READ over StackFS", &benches)
+}
+
+fn measure() -> Outcome {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, rounds, wanted] = [0, 1, 2].map(|at| arguments.get(at).map(String::as_str));
+    let rounds = rounds.map_or(Ok(51), str::parse)?;
+    let wanted = wanted.unwrap_or("");
+    let mut report = Report::default();
+    machinery(&mut report, rounds, wanted)?;
+    stackfs(&mut report, rounds, wanted)?;
+    if "crypt".contains(wanted) {
+        blocks::measure(&mut report, rounds)?;
     }
-    measure_crypt(rounds);
-    Ok(())
+    match directory {
+        None | Some("-") => Ok(()),
+        Some(directory) => report.write(Path::new(directory)),
+    }
 }
 
 fn main() -> ExitCode {
-    let rounds = std::env::args()
-        .nth(1)
-        .and_then(|rounds| rounds.parse().ok());
-    match measure(rounds.unwrap_or(51).max(1)) {
+    match measure() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("costs: {error}");
             ExitCode::FAILURE
         }
     }

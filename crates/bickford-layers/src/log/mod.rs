@@ -153,6 +153,7 @@ impl Layer for Log {
             OperationSet::NONE
         };
         Interest {
+            timed: true,
             post: self.operations.with(naming),
             forget: self.names.is_some(),
             ..Interest::default()

@@ -61,7 +61,7 @@ impl<'a> Record<'a> {
             outcome,
             path: path.map(|path| escape(&path)),
             new_path: new_path.map(|path| escape(&path)),
-            took: done.started().elapsed(),
+            took: done.took(),
         }
     }
 

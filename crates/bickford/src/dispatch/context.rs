@@ -23,30 +23,35 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// The request's number.
     #[must_use]
+    #[inline]
     pub fn unique(&self) -> Unique {
         Unique(self.header.unique)
     }
 
     /// What is asked.
     #[must_use]
+    #[inline]
     pub fn opcode(&self) -> Opcode {
         self.opcode
     }
 
     /// The caller's user for permissions (`fsuid`).
     #[must_use]
+    #[inline]
     pub fn uid(&self) -> u32 {
         self.header.uid
     }
 
     /// The caller's group for permissions (`fsgid`).
     #[must_use]
+    #[inline]
     pub fn gid(&self) -> u32 {
         self.header.gid
     }
 
     /// The calling thread; zero where it is in another pid namespace, or the kernel itself.
     #[must_use]
+    #[inline]
     pub fn pid(&self) -> u32 {
         self.header.pid
     }

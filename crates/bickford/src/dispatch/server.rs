@@ -329,7 +329,7 @@ impl Server {
             return respond_error(responder, ticket, Errno::NOMEM);
         };
         let protocol = self.shared.protocol();
-        let mut completion = Completion {
+        let mut completion = Box::new(Completion {
             responder: Arc::clone(responder),
             ticket,
             opcode,
@@ -339,7 +339,7 @@ impl Server {
             recorder: Arc::clone(&worker.recorder),
             events: Arc::clone(&self.events),
             stages: Stages::received(received),
-        };
+        });
         let cx = Context {
             header: &header,
             opcode,
@@ -472,7 +472,7 @@ macro_rules! define_call {
                 cx: &Context<'_>,
                 protocol: &Protocol,
                 incoming: &mut Incoming<'_>,
-                completion: Completion,
+                completion: Box<Completion>,
             ) {
                 match cx.opcode {
                     $(

@@ -88,7 +88,8 @@ macro_rules! describe {
             impl Describe for $operation $(<$lt>)? {
                 const KIND: OperationKind = OperationKind::$operation;
 
-                fn about(&self) -> About<'_> {
+                #[inline]
+    fn about(&self) -> About<'_> {
                     let $op = self;
                     About {
                         $($field: $value,)*
@@ -145,6 +146,7 @@ describe! {
 impl Describe for Write<'_> {
     const KIND: OperationKind = OperationKind::Write;
 
+    #[inline]
     fn about(&self) -> About<'_> {
         About {
             handle: Some(self.handle),
@@ -180,6 +182,35 @@ pub struct Outcome {
     pub bytes: u64,
 }
 
+/// Nodes whose lookup count an answer raises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Nodes {
+    None,
+    One(NodeId),
+    Many(Vec<NodeId>),
+}
+
+impl Nodes {
+    fn into_vec(self) -> Vec<NodeId> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(node) => vec![node],
+            Self::Many(nodes) => nodes,
+        }
+    }
+
+    /// Those that `told` does not have, each as often as it lacks.
+    pub(super) fn without(self, told: Self) -> Vec<NodeId> {
+        let mut told = told.into_vec();
+        let mut untold = self.into_vec();
+        untold.retain(|node| {
+            let at = told.iter().position(|other| other == node);
+            at.map(|at| told.swap_remove(at)).is_none()
+        });
+        untold
+    }
+}
+
 /// Answers that can say what they hold.
 pub(super) trait Observe: Answer {
     /// What is common.
@@ -187,9 +218,15 @@ pub(super) trait Observe: Answer {
         Outcome::default()
     }
 
+    /// The handle of what was opened.
+    fn handle(&self) -> Option<FileHandle> {
+        None
+    }
+
     /// The nodes whose lookup count it raises, each as often as it does.
-    fn nodes(&self) -> Vec<NodeId> {
-        Vec::new()
+    #[inline]
+    fn nodes(&self) -> Nodes {
+        Nodes::None
     }
 
     /// Takes out the contents that it brings.
@@ -225,6 +262,7 @@ macro_rules! observe {
     ($($answer:ty $(, |$this:ident| $field:ident: $value:expr)?;)+) => {
         $(
             impl Observe for $answer {
+                #[inline]
                 fn outcome(&self) -> Outcome {
                     $(let $this = self;)?
                     Outcome {
@@ -242,7 +280,6 @@ observe! {
     Attributes, |this| attr: Some(this.attr);
     StatxAnswer, |this| attr: Some(this.attr);
     Target, |this| bytes: this.0.len() as u64;
-    Opened, |this| opened: Some(*this);
     Written, |this| bytes: u64::from(this.0);
     Copied, |this| bytes: this.0;
     StatfsAnswer;
@@ -262,6 +299,7 @@ fn counted(entry: &Entry) -> Option<NodeId> {
 }
 
 impl Observe for Entry {
+    #[inline]
     fn outcome(&self) -> Outcome {
         Outcome {
             entry: Some(*self),
@@ -270,12 +308,32 @@ impl Observe for Entry {
         }
     }
 
-    fn nodes(&self) -> Vec<NodeId> {
-        counted(self).into_iter().collect()
+    #[inline]
+    fn nodes(&self) -> Nodes {
+        counted(self).map_or(Nodes::None, Nodes::One)
+    }
+}
+
+impl Observe for Opened {
+    #[inline]
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            opened: Some(*self),
+            ..Outcome::default()
+        }
+    }
+
+    fn handle(&self) -> Option<FileHandle> {
+        Some(self.handle)
     }
 }
 
 impl Observe for Created {
+    fn handle(&self) -> Option<FileHandle> {
+        Some(self.opened.handle)
+    }
+
+    #[inline]
     fn outcome(&self) -> Outcome {
         Outcome {
             opened: Some(self.opened),
@@ -283,12 +341,14 @@ impl Observe for Created {
         }
     }
 
-    fn nodes(&self) -> Vec<NodeId> {
+    #[inline]
+    fn nodes(&self) -> Nodes {
         self.entry.nodes()
     }
 }
 
 impl Observe for Directory {
+    #[inline]
     fn outcome(&self) -> Outcome {
         Outcome {
             bytes: self.as_bytes().len() as u64,
@@ -296,18 +356,19 @@ impl Observe for Directory {
         }
     }
 
-    fn nodes(&self) -> Vec<NodeId> {
+    #[inline]
+    fn nodes(&self) -> Nodes {
         if !self.is_plus() {
-            return Vec::new();
+            return Nodes::None;
         }
-        self.iter()
-            .filter(|(name, _)| name.name != b"." && name.name != b"..")
-            .filter_map(|(_, entry)| counted(&entry?))
-            .collect()
+        let names = self.iter();
+        let others = names.filter(|(name, _)| name.name != b"." && name.name != b"..");
+        Nodes::Many(others.filter_map(|(_, entry)| counted(&entry?)).collect())
     }
 }
 
 impl Observe for Data {
+    #[inline]
     fn outcome(&self) -> Outcome {
         Outcome {
             bytes: self.len() as u64,

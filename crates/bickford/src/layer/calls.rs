@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -105,20 +105,20 @@ pub struct Done {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) pid: u32,
-    pub(super) started: Instant,
+    pub(super) started: Option<Instant>,
     pub(super) length: usize,
     pub(super) interrupt: Option<Arc<Interrupt>>,
 }
 
 impl Done {
-    pub(super) fn new(cx: &Context<'_>, kind: OperationKind, interrupt: bool) -> Self {
+    pub(super) fn new(cx: &Context<'_>, kind: OperationKind, timed: bool, interrupt: bool) -> Self {
         Self {
             kind,
             unique: cx.unique(),
             uid: cx.uid(),
             gid: cx.gid(),
             pid: cx.pid(),
-            started: Instant::now(),
+            started: timed.then(Instant::now),
             length: 0,
             interrupt: interrupt.then(|| cx.interrupt()),
         }
@@ -154,10 +154,20 @@ impl Done {
         self.pid
     }
 
-    /// When the pre-call was over and the file system below was called.
+    /// When the pre-call was over and the file system below was called; `None` where the layer's
+    /// [`super::Interest::timed`] is not set.
     #[must_use]
-    pub fn started(&self) -> Instant {
+    pub fn started(&self) -> Option<Instant> {
         self.started
+    }
+
+    /// How long the file system below took; zero where the layer's [`super::Interest::timed`] is not
+    /// set.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.started
+            .map(|began| began.elapsed())
+            .unwrap_or_default()
     }
 
     /// How many bytes a READ brought; zero for others. The bytes themselves are in the result only

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::about::{Describe, Observe, outcome_of};
+use super::about::{Describe, Nodes, Observe, outcome_of};
 use super::calls::{Call, Done, PostCalls, PreCalls, Resume, Scratch, Step};
 use super::{Layer, Needs, OperationKind, OperationSet, Switches};
 use crate::dispatch::{Context, DetachedContext};
@@ -36,6 +36,7 @@ struct Inner<L, F> {
     /// Operations that do not go straight through.
     hooked: OperationSet,
     forget: bool,
+    timed: bool,
 }
 
 impl<L: Layer, F: FileSystem> Layered<L, F> {
@@ -64,6 +65,7 @@ impl<L: Layer, F: FileSystem> Layered<L, F> {
             defer,
             hooked,
             forget: interest.forget,
+            timed: interest.timed,
         };
         Self {
             inner: Arc::new(inner),
@@ -99,23 +101,23 @@ struct Closing {
 
 /// What a success below holds, to be given back when nobody will hear of it.
 struct Held {
-    nodes: Vec<NodeId>,
-    handle: Option<(NodeId, FileHandle)>,
+    nodes: Nodes,
+    handle: Option<FileHandle>,
 }
 
 impl Held {
     fn of<A: Observe>(result: &Result<A, Errno>) -> Self {
-        let Ok(answer) = result else {
-            return Self {
-                nodes: Vec::new(),
-                handle: None,
-            };
-        };
-        let outcome = answer.outcome();
-        let node = outcome.entry.map_or(NodeId(0), |entry| entry.node);
+        let answer = result.as_ref().ok();
         Self {
-            nodes: answer.nodes(),
-            handle: outcome.opened.map(|opened| (node, opened.handle)),
+            nodes: answer.map_or(Nodes::None, Observe::nodes),
+            handle: answer.and_then(Observe::handle),
+        }
+    }
+
+    fn node(&self) -> NodeId {
+        match self.nodes {
+            Nodes::One(node) => node,
+            _ => NodeId(0),
         }
     }
 }
@@ -169,7 +171,7 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
     {
         let kind = O::KIND;
         let kept = op.keep(self.needs.contents);
-        let mut done = Done::new(cx, kind, self.defer.contains(kind));
+        let mut done = Done::new(cx, kind, self.timed, self.defer.contains(kind));
         let closing = below.then(|| closing_of(cx, op)).flatten();
         let inner = Arc::clone(self);
         reply.wrap(move |mut result, reply| {
@@ -177,7 +179,7 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
                 let held = below.then(|| Held::of(&result));
                 inner.after(&mut done, &kept, &mut result, post);
                 if let Some(held) = held {
-                    inner.give_back(held, &result, closing.as_ref());
+                    inner.give_back(held, &result, closing.as_deref());
                 }
             }
             if !inner.defer.contains(kind) {
@@ -228,11 +230,11 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
         closing: Option<&Closing>,
     ) {
         self.close(&held, result, closing);
-        let mut told = result.as_ref().map(Observe::nodes).unwrap_or_default();
-        let untold = held.nodes.into_iter().filter(|node| {
-            let at = told.iter().position(|other| other == node);
-            at.map(|at| told.swap_remove(at)).is_none()
-        });
+        let told = result.as_ref().map_or(Nodes::None, Observe::nodes);
+        if held.nodes == told {
+            return;
+        }
+        let untold = held.nodes.without(told).into_iter();
         let forgets: Vec<_> = untold.map(|node| Forget { node, count: 1 }).collect();
         if !forgets.is_empty() {
             self.lower.forget(&forgets);
@@ -240,7 +242,7 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
     }
 
     fn close<A>(&self, held: &Held, result: &Result<A, Errno>, closing: Option<&Closing>) {
-        let (Some((node, handle)), Some(closing), Err(_)) = (held.handle, closing, result) else {
+        let (Some(handle), Some(closing), Err(_)) = (held.handle, closing, result) else {
             return;
         };
         let cx = closing.cx.context();
@@ -254,7 +256,7 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
         let opened = if closing.kind == OperationKind::Open {
             closing.node
         } else {
-            node
+            held.node()
         };
         let op = Release {
             node: opened,
@@ -267,7 +269,8 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
     }
 }
 
-fn closing_of<O: Describe>(cx: &Context<'_>, op: &O) -> Option<Closing> {
+/// In a box, for most operations open nothing and their answers are to be small on the way.
+fn closing_of<O: Describe>(cx: &Context<'_>, op: &O) -> Option<Box<Closing>> {
     let opens = matches!(
         O::KIND,
         OperationKind::Open
@@ -277,12 +280,12 @@ fn closing_of<O: Describe>(cx: &Context<'_>, op: &O) -> Option<Closing> {
     );
     opens.then(|| {
         let about = op.about();
-        Closing {
+        Box::new(Closing {
             cx: cx.detach(),
             kind: O::KIND,
             node: about.node,
             flags: about.flags.unwrap_or(0),
-        }
+        })
     })
 }
 

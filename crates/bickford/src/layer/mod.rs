@@ -91,6 +91,9 @@ pub struct Interest {
     pub defer: OperationSet,
     /// Whether the layer sees forgets.
     pub forget: bool,
+    /// Whether the layer asks how long operations took ([`Done::started`]); reading the clock is
+    /// not free.
+    pub timed: bool,
 }
 
 /// Something to stand over a file system; see the [module](self).

@@ -1,6 +1,6 @@
 //! Operations that outlive their request, for post-calls and asynchronous file systems.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use super::{
     Access, Bmap, CopyFileRange, Create, Fallocate, Flush, Fsync, Fsyncdir, Getattr, Getlk,
@@ -33,6 +33,7 @@ macro_rules! keep_whole {
             impl Keep for $operation {
                 type Kept = Self;
 
+                #[inline]
                 fn keep(&self, _: bool) -> Self {
                     *self
                 }
@@ -41,6 +42,7 @@ macro_rules! keep_whole {
             impl Kept for $operation {
                 type Operation<'k> = Self;
 
+                #[inline]
                 fn operation(&self) -> Self {
                     *self
                 }
@@ -55,11 +57,47 @@ keep_whole! {
     Syncfs Tmpfile Statx
 }
 
+/// Names up to this length are kept without an allocation. Most are.
+const INLINE: usize = 46;
+
+/// A name of its own.
+#[derive(Clone, Debug)]
+enum Name {
+    Inline([u8; INLINE + 1], u8),
+    Allocated(CString),
+}
+
+impl Name {
+    #[inline]
+    fn of(name: &CStr) -> Self {
+        let bytes = name.to_bytes_with_nul();
+        let mut room = [0; INLINE + 1];
+        match (room.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
+            (Some(place), Ok(length)) => {
+                place.copy_from_slice(bytes);
+                Self::Inline(room, length)
+            }
+            _ => Self::Allocated(name.to_owned()),
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> &CStr {
+        match self {
+            Self::Inline(room, length) => room
+                .get(..usize::from(*length))
+                .and_then(|bytes| CStr::from_bytes_with_nul(bytes).ok())
+                .unwrap_or_default(),
+            Self::Allocated(name) => name,
+        }
+    }
+}
+
 /// An operation without its names, and the names.
 #[derive(Clone, Debug)]
 pub struct Named<O, const NAMES: usize> {
     rest: O,
-    names: [CString; NAMES],
+    names: [Name; NAMES],
 }
 
 macro_rules! keep_names {
@@ -68,10 +106,11 @@ macro_rules! keep_names {
             impl Keep for $operation<'_> {
                 type Kept = Named<$operation<'static>, $count>;
 
+                #[inline]
                 fn keep(&self, _: bool) -> Self::Kept {
                     Named {
                         rest: $operation { $($field: self.$field,)* $($name: c"",)+ },
-                        names: [$(self.$name.to_owned(),)+],
+                        names: [$(Name::of(self.$name),)+],
                     }
                 }
             }
@@ -79,9 +118,10 @@ macro_rules! keep_names {
             impl Kept for Named<$operation<'static>, $count> {
                 type Operation<'k> = $operation<'k>;
 
+                #[inline]
                 fn operation(&self) -> $operation<'_> {
                     let [$($name,)+] = &self.names;
-                    $operation { $($field: self.rest.$field,)* $($name,)+ }
+                    $operation { $($field: self.rest.$field,)* $($name: $name.get(),)+ }
                 }
             }
         )+
@@ -201,6 +241,28 @@ impl Kept for WithBytes<Write<'static>> {
         Write {
             data: Payload::from_bytes(&self.bytes),
             ..self.rest
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeId;
+
+    #[test]
+    fn names_of_any_length_are_kept() {
+        for length in [0, 1, INLINE - 1, INLINE, INLINE + 1, 255, 1024] {
+            let name = CString::new("x".repeat(length)).unwrap();
+            let kept = Lookup {
+                parent: NodeId(7),
+                name: &name,
+            }
+            .keep(false);
+            let allocated = matches!(kept.names, [Name::Allocated(_)]);
+            assert_eq!(allocated, length > INLINE);
+            assert_eq!(kept.operation().name, &*name);
+            assert_eq!(kept.operation().parent, NodeId(7));
         }
     }
 }

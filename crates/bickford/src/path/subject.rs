@@ -138,8 +138,8 @@ impl From<Times> for rustix::fs::Timestamps {
         let timespec = |time: Option<SetTime>| {
             let (tv_sec, tv_nsec) = match time {
                 Some(SetTime::At(at)) => (at.seconds, at.nanoseconds.into()),
-                Some(SetTime::Now) => (0, rustix::fs::UTIME_NOW.into()),
-                None => (0, rustix::fs::UTIME_OMIT.into()),
+                Some(SetTime::Now) => (0, rustix::fs::UTIME_NOW),
+                None => (0, rustix::fs::UTIME_OMIT),
             };
             rustix::fs::Timespec { tv_sec, tv_nsec }
         };

@@ -15,7 +15,8 @@ use crate::ops::{Answer, Data, Encoder, Encoding};
 use crate::trace::{Events, Recorder, Stages};
 use crate::transport::{Outgoing, Responder, Ticket};
 
-/// Everything that is needed to answer one request.
+/// Everything that is needed to answer one request. In a box: it is made once, and then handed from
+/// call to call, through every layer and into tasks.
 pub struct Completion {
     pub(crate) responder: Arc<dyn Responder>,
     pub(crate) ticket: Ticket,

@@ -3,9 +3,9 @@
 mod completion;
 
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -13,7 +13,6 @@ pub use completion::Completion;
 
 use crate::backing::Backing;
 use crate::ops::Answer;
-use crate::transport::Responder;
 
 /// The right, and the duty, to answer one request.
 ///
@@ -24,11 +23,43 @@ pub struct Reply<A: Answer> {
     route: Route<A>,
 }
 
-type Interceptor<A> = Box<dyn FnOnce(Result<A, Errno>) + Send>;
+/// Whoever gets an answer instead of the kernel.
+trait Intercept<A>: Send {
+    fn answer(self: Box<Self>, result: Result<A, Errno>);
+
+    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>>;
+}
+
+/// A closure.
+struct Alone<C>(C);
+
+impl<A, C: FnOnce(Result<A, Errno>) + Send> Intercept<A> for Alone<C> {
+    fn answer(self: Box<Self>, result: Result<A, Errno>) {
+        (self.0)(result);
+    }
+
+    fn open_backing(&self, _: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
+        None
+    }
+}
+
+/// A closure, and the reply that it is to answer.
+struct Around<C, A: Answer>(C, Reply<A>);
+
+impl<A: Answer, B, C: FnOnce(Result<B, Errno>, Reply<A>) + Send> Intercept<B> for Around<C, A> {
+    fn answer(self: Box<Self>, result: Result<B, Errno>) {
+        let Self(interceptor, reply) = *self;
+        interceptor(result, reply);
+    }
+
+    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
+        self.1.open_backing(file)
+    }
+}
 
 enum Route<A: Answer> {
-    Kernel(Completion, PhantomData<fn(A)>),
-    Interceptor(Interceptor<A>, Option<Arc<dyn Responder>>),
+    Kernel(Box<Completion>, PhantomData<fn(A)>),
+    Interceptor(Box<dyn Intercept<A>>),
     Done,
 }
 
@@ -43,7 +74,7 @@ impl<A: Answer> fmt::Debug for Reply<A> {
 }
 
 impl<A: Answer> Reply<A> {
-    pub(crate) fn new(completion: Completion) -> Self {
+    pub(crate) fn new(completion: Box<Completion>) -> Self {
         Self {
             route: Route::Kernel(completion, PhantomData),
         }
@@ -54,7 +85,7 @@ impl<A: Answer> Reply<A> {
     /// is dropped, `interceptor` gets EIO.
     pub fn intercept(interceptor: impl FnOnce(Result<A, Errno>) + Send + 'static) -> Self {
         Self {
-            route: Route::Interceptor(Box::new(interceptor), None),
+            route: Route::Interceptor(Box::new(Alone(interceptor))),
         }
     }
 
@@ -65,13 +96,8 @@ impl<A: Answer> Reply<A> {
         self,
         interceptor: impl FnOnce(Result<B, Errno>, Self) + Send + 'static,
     ) -> Reply<B> {
-        let responder = match &self.route {
-            Route::Kernel(completion, _) => Some(Arc::clone(&completion.responder)),
-            Route::Interceptor(_, responder) => responder.clone(),
-            Route::Done => None,
-        };
         Reply {
-            route: Route::Interceptor(Box::new(move |result| interceptor(result, self)), responder),
+            route: Route::Interceptor(Box::new(Around(interceptor, self))),
         }
     }
 
@@ -79,7 +105,7 @@ impl<A: Answer> Reply<A> {
     pub fn complete(mut self, result: Result<A, Errno>) {
         match std::mem::replace(&mut self.route, Route::Done) {
             Route::Kernel(completion, _) => completion.finish(result),
-            Route::Interceptor(interceptor, _) => interceptor(result),
+            Route::Interceptor(interceptor) => interceptor.answer(result),
             Route::Done => {}
         }
     }
@@ -97,11 +123,11 @@ impl<A: Answer> Reply<A> {
     /// Registers a backing file for kernel pass-through with the session that this reply belongs
     /// to; see [`crate::backing`]. `None` when the answer does not go to the kernel through a
     /// device.
-    pub fn open_backing(&self, file: impl AsFd) -> Option<std::io::Result<Backing>> {
+    pub fn open_backing(&self, file: impl AsFd) -> Option<io::Result<Backing>> {
         match &self.route {
             Route::Kernel(completion, _) => completion.open_backing(file.as_fd()),
-            Route::Interceptor(_, Some(responder)) => responder.open_backing(file.as_fd()),
-            Route::Interceptor(_, None) | Route::Done => None,
+            Route::Interceptor(interceptor) => interceptor.open_backing(file.as_fd()),
+            Route::Done => None,
         }
     }
 }
@@ -110,7 +136,7 @@ impl<A: Answer> Drop for Reply<A> {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.route, Route::Done) {
             Route::Kernel(completion, _) => completion.abandon(),
-            Route::Interceptor(interceptor, _) => interceptor(Err(Errno::IO)),
+            Route::Interceptor(interceptor) => interceptor.answer(Err(Errno::IO)),
             Route::Done => {}
         }
     }

@@ -35,6 +35,7 @@ const ALL: Interest = Interest {
     post: OperationSet::ALL,
     defer: OperationSet::NONE,
     forget: true,
+    timed: false,
 };
 
 /// Renames what is looked up, answers for `own`, changes modes and sizes.
