@@ -19,6 +19,9 @@ const OPERATIONS: u32 = 4_000;
 /// How long all of one kind may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// After so many tenths of a second without an event the daemon has told everything.
+const QUIET: u32 = 10;
+
 /// One operation of the caller, on the name with a number.
 type Operation = fn(&Path) -> std::io::Result<()>;
 
@@ -162,13 +165,16 @@ fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
 /// Every event until all is over and the daemon has told everything.
 fn collect(mut reader: EventReader, over: &AtomicBool) -> Result<HashMap<u64, Event>, String> {
     let mut events = HashMap::new();
+    let mut quiet = 0;
     loop {
         match reader.next_event().map_err(|e| format!("events: {e}"))? {
             Some(event) => {
+                quiet = 0;
                 events.insert(event.unique, event);
             }
-            None if over.load(Ordering::Relaxed) => break,
-            None => {}
+            // A busy machine may hold the daemon up for longer than one wait.
+            None if over.load(Ordering::Relaxed) && quiet >= QUIET => break,
+            None => quiet += 1,
         }
     }
     if reader.dropped > 0 {
