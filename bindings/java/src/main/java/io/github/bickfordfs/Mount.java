@@ -184,7 +184,7 @@ public final class Mount implements AutoCloseable {
                     return;
                 }
             }
-            // The kernel may still be about to release a file that was closed.
+            // Over io_uring a process of the session may be in statfs(2) there for some milliseconds.
             LockSupport.parkNanos(5_000_000);
         }
     }
