@@ -194,6 +194,13 @@ impl Fixture {
         wait_until("so many methods are waiting", || count() == inside);
     }
 
+    /// Until as many wait for their claims. Requests on their way at once are taken in any order:
+    /// who is to wait behind another is sent when that one waits.
+    fn wait_for_claims(&self, waiting: usize) {
+        let what = format!("{waiting} wait for their claims");
+        wait_until(&what, || self.names.sizes().waiting == waiting);
+    }
+
     /// Handles that the file system has open.
     fn opens(&self) -> usize {
         self.mirror.tree().opens()
@@ -238,8 +245,9 @@ fn hundreds_wait_at_once_on_two_threads() {
     fixture.wait_for(500);
     // A rename waits for them, and who comes after the rename for that; none of them on a thread.
     let rename = fixture.rename("file", "other");
+    fixture.wait_for_claims(1);
     let after = fixture.read(entry.nodeid, opened.fh);
-    wait_until("two wait", || fixture.names.sizes().waiting == 2);
+    fixture.wait_for_claims(2);
     // Another name is free.
     fixture.client().mknod(ROOT, "another").unwrap();
     assert!(fixture.mirror.find("/file".as_ref()).is_some());
@@ -260,13 +268,15 @@ fn an_interrupt_drops_what_waits() {
     let read = fixture.read(entry.nodeid, opened.fh);
     fixture.wait_for(1);
     let rename = fixture.rename("file", "other");
-    wait_until("the rename waits", || fixture.names.sizes().waiting == 1);
+    fixture.wait_for_claims(1);
     // One that waits for its claims has done nothing yet, whatever it would do.
     fixture.interrupt(rename);
     assert_eq!(fixture.error(rename), EINTR);
+    fixture.wait_for_claims(0);
     let queued = fixture.rename("file", "other");
+    fixture.wait_for_claims(1);
     let behind = fixture.read(entry.nodeid, opened.fh);
-    wait_until("two wait", || fixture.names.sizes().waiting == 2);
+    fixture.wait_for_claims(2);
     fixture.interrupt(behind);
     assert_eq!(fixture.error(behind), EINTR);
     // What the read had claimed is free when it is dropped.
@@ -275,7 +285,7 @@ fn an_interrupt_drops_what_waits() {
     fixture.wait_for(0);
     assert_eq!(fixture.error(queued), 0);
     assert!(fixture.mirror.find("/other".as_ref()).is_some());
-    assert_eq!(fixture.names.sizes().waiting, 0);
+    fixture.wait_for_claims(0);
 }
 
 #[test]
@@ -286,7 +296,7 @@ fn a_rename_that_has_begun_runs_to_its_end() {
     fixture.wait_for(1);
     fixture.interrupt(rename);
     let getattr = fixture.kernel.send(Opcode::Getattr, made.nodeid, &[0; 16]);
-    wait_until("one waits", || fixture.names.sizes().waiting == 1);
+    fixture.wait_for_claims(1);
     fixture.permits.add_permits(2);
     assert_eq!(fixture.error(rename), 0);
     assert!(fixture.mirror.find("/slow".as_ref()).is_some());
