@@ -30,6 +30,8 @@ test: prerequisites-test check unit java conformance-default
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	cd bench/compare && $(CARGO) update --workspace --locked --quiet
+	cd fuzz && $(CARGO) update --workspace --locked --quiet
 	$(CARGO) xtask tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	scripts/deny.sh
