@@ -14,6 +14,7 @@ mod probe;
 mod queue;
 mod reader;
 mod ring;
+mod schedule;
 mod spawn;
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::process::Pid;
+
 use super::entry::Port;
 
 /// What others see of a thread that serves a queue.
 #[derive(Debug)]
 pub(super) struct Member {
+    pub(super) thread: Pid,
     /// Odd while a handler runs; changes with every request.
     pub(super) turns: AtomicU64,
     /// Set before the thread ends as it should.

@@ -125,6 +125,7 @@ fn prepare(shared: &Shared, queue: &Queue) -> io::Result<(Ring, Area, Arc<Member
         .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
     let area = Area::new(shared.payload)?;
     let member = Arc::new(Member {
+        thread: gettid(),
         turns: AtomicU64::new(0),
         finished: AtomicBool::new(false),
         ended: own_end()?,

@@ -9,8 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
 
 use super::queue::{Member, Queue};
+use super::schedule::{self, Schedule};
 use super::{Part, Shared, give_up, spawn};
 use crate::dispatch;
 
@@ -26,12 +28,20 @@ const RETRY: Duration = Duration::from_secs(1);
 struct Watcher {
     shared: Arc<Shared>,
     dispatcher: Arc<dispatch::Server>,
-    /// Where each thread was at the last tick, by address of its member.
-    before: HashMap<usize, u64>,
+    /// Where each thread was at the last tick.
+    before: HashMap<Pid, Seen>,
     gave_up: bool,
     full: bool,
     /// When a thread could not be started.
     failed: Option<Instant>,
+}
+
+/// What was seen of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    turns: u64,
+    /// Nanoseconds that it has run in all, where it was looked at so closely.
+    run: Option<u64>,
 }
 
 pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
@@ -56,9 +66,10 @@ pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) ->
 impl Watcher {
     fn run(mut self) {
         while self.look_for_dead() {
-            self.sleep();
-            if self.shared.watching.load(Ordering::SeqCst) {
-                self.look_for_stuck();
+            while !self.sleep() {
+                if self.shared.watching.load(Ordering::SeqCst) {
+                    self.look_for_stuck();
+                }
             }
         }
     }
@@ -68,8 +79,8 @@ impl Watcher {
         queues.flat_map(|queue| queue.members().clone()).collect()
     }
 
-    /// Until a thread ends, somebody rings the bell, or the next tick.
-    fn sleep(&self) {
+    /// Until a thread ends, somebody rings the bell, or the next tick. Answers whether one ended.
+    fn sleep(&self) -> bool {
         let members = self.members();
         let mut fds = vec![PollFd::new(&self.shared.bell, PollFlags::IN)];
         let ends = members.iter();
@@ -77,10 +88,17 @@ impl Watcher {
         let watching = self.shared.watching.load(Ordering::SeqCst);
         if let Err(error) = poll(&mut fds, watching.then_some(&TICK)) {
             tracing::debug!("watching the queues: {error}");
+            return true;
         }
-        let mut count = [0; 8];
-        // EAGAIN where nobody rang.
-        let _ = rustix::io::read(&self.shared.bell, &mut count);
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let rung = ready.next() == Some(true);
+        let ended = ready.any(|ready| ready);
+        if rung {
+            let mut count = [0; 8];
+            // EAGAIN where nobody rang.
+            let _ = rustix::io::read(&self.shared.bell, &mut count);
+        }
+        ended
     }
 
     /// Removes threads that have ended; `false` when none is left.
@@ -116,23 +134,33 @@ impl Watcher {
 
     /// Adds a thread to queues that are out of entries with all threads but one in handlers that
     /// take long. Nobody needs to look again once no queue is out of entries.
+    ///
+    /// Where there is more work than CPUs, a thread may be in a quick handler for long because others
+    /// run: further threads would only cost more switches between them.
     fn look_for_stuck(&mut self) {
         let mut exhausted = false;
         let mut now = HashMap::new();
         for queue in self.shared.queues.clone() {
             let mut stuck = 0;
             let members = queue.members().clone();
-            for member in &members {
-                let key = Arc::as_ptr(member) as usize;
-                let turns = member.turns.load(Ordering::Relaxed);
-                let busy = turns % 2 == 1;
-                stuck += usize::from(busy && self.before.get(&key) == Some(&turns));
-                now.insert(key, turns);
-            }
             if !queue.is_exhausted() {
                 continue;
             }
             exhausted = true;
+            for member in &members {
+                let turns = member.turns.load(Ordering::Relaxed);
+                let mut seen = Seen { turns, run: None };
+                let busy = turns % 2 == 1;
+                if let Some(before) = self.before.get(&member.thread)
+                    && busy
+                    && before.turns == turns
+                {
+                    let of = schedule::of(member.thread);
+                    seen.run = of.map(|of| of.run);
+                    stuck += usize::from(takes_long(of, before.run));
+                }
+                now.insert(member.thread, seen);
+            }
             if stuck + 1 >= members.len() {
                 self.grow(&queue, members.len());
             }
@@ -175,7 +203,32 @@ impl Watcher {
     }
 }
 
+/// Whether a thread that is in the same handler as at the last tick is held up by it: it sleeps, or
+/// has run for long, and does not just wait for its CPU. Where that is not known, it counts as held up.
+fn takes_long(schedule: Option<Schedule>, run_before: Option<u64>) -> bool {
+    let Some(schedule) = schedule else {
+        return true;
+    };
+    let ran = run_before.is_some_and(|before| schedule.run > before);
+    !schedule.runnable || ran
+}
+
 fn has_ended(member: &Member) -> bool {
     let mut fds = [PollFd::new(&member.ended, PollFlags::IN)];
     matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_cpu_is_not_held_up() {
+        let schedule = |runnable, run| Some(Schedule { runnable, run });
+        assert!(takes_long(schedule(false, 5), None), "sleeps");
+        assert!(!takes_long(schedule(true, 5), None), "not known yet");
+        assert!(!takes_long(schedule(true, 5), Some(5)), "has not run");
+        assert!(takes_long(schedule(true, 6), Some(5)), "has run");
+        assert!(takes_long(None, Some(5)), "nothing is known");
+    }
 }
