@@ -31,6 +31,15 @@ pub(crate) enum Way {
     Daemon,
 }
 
+/// An open file that may be registered.
+pub(crate) struct File<'a> {
+    /// Open as the caller asked.
+    pub(crate) fd: &'a Arc<OwnedFd>,
+    /// Its mode, where that is known without asking.
+    pub(crate) mode: Option<u16>,
+    pub(crate) writable: bool,
+}
+
 enum Inode {
     Kernel(Registered),
     Daemon { opens: usize },
@@ -88,14 +97,8 @@ impl Backings {
         Some((registered.backing.id(), reader))
     }
 
-    /// One more open, through `fd`, which is open as the caller asked.
-    pub(crate) fn open(
-        &self,
-        node: u64,
-        fd: &Arc<OwnedFd>,
-        writable: bool,
-        register: Register<'_>,
-    ) -> Way {
+    /// One more open, through `file`.
+    pub(crate) fn open(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Way {
         // The lock stays while the kernel notes the file, which waits for nothing: opens that come
         // at once must agree.
         let Some(mut shard) = self.shard(node) else {
@@ -112,12 +115,12 @@ impl Backings {
             }
             None => {}
         }
-        let Some(backing) = self.register(node, fd, register) else {
+        let Some(backing) = self.register(node, file, register) else {
             shard.insert(node, Inode::Daemon { opens: 1 });
             return Way::Daemon;
         };
         let id = backing.id();
-        let reader = (!writable).then(|| Arc::clone(fd));
+        let reader = (!file.writable).then(|| Arc::clone(file.fd));
         let registered = Registered {
             backing,
             opens: 1,
@@ -127,15 +130,15 @@ impl Backings {
         Way::Kernel(id)
     }
 
-    fn register(&self, node: u64, fd: &OwnedFd, register: Register<'_>) -> Option<Backing> {
-        if self.refused.load(Ordering::Relaxed) || has_set_id(fd) {
+    fn register(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Option<Backing> {
+        if self.refused.load(Ordering::Relaxed) || has_set_id(file) {
             return None;
         }
         if self.registered.fetch_add(1, Ordering::AcqRel) >= self.limit {
             self.registered.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        let error = match register(fd.as_fd()) {
+        let error = match register(file.fd.as_fd()) {
             Some(Ok(backing)) => return Some(backing),
             Some(Err(error)) => error,
             None => io::Error::from(Errno::OPNOTSUPP),
@@ -227,9 +230,10 @@ impl Backings {
 
 /// Such a file is written through the daemon: the kernel does not tell its cached mode from the
 /// one that a pass-through write leaves behind.
-fn has_set_id(fd: &OwnedFd) -> bool {
-    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE)
-        .map_or(true, |statx| statx.stx_mode & SET_ID_BITS != 0)
+fn has_set_id(file: &File<'_>) -> bool {
+    let ask = || rustix::fs::statx(file.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE);
+    let mode = file.mode.or_else(|| ask().ok().map(|statx| statx.stx_mode));
+    mode.is_none_or(|mode| mode & SET_ID_BITS != 0)
 }
 
 #[cfg(test)]
@@ -240,17 +244,22 @@ mod tests {
         Some(Err(Errno::LOOP.into()))
     }
 
-    fn file() -> Arc<OwnedFd> {
+    fn lower() -> Arc<OwnedFd> {
         Arc::new(tempfile::tempfile().unwrap().into())
+    }
+
+    fn file(fd: &Arc<OwnedFd>, writable: bool) -> File<'_> {
+        let mode = None;
+        File { fd, mode, writable }
     }
 
     #[test]
     fn an_inode_keeps_its_way_until_the_last_close() {
         let backings = Backings::new(8);
-        let fd = file();
-        assert_eq!(backings.open(1, &fd, false, &refuse), Way::Daemon);
+        let fd = lower();
+        assert_eq!(backings.open(1, &file(&fd, false), &refuse), Way::Daemon);
         let panics: Register<'_> = &|_| panic!("asked again");
-        assert_eq!(backings.open(1, &fd, true, panics), Way::Daemon);
+        assert_eq!(backings.open(1, &file(&fd, true), panics), Way::Daemon);
         assert!(backings.read_again(1).is_none());
         backings.close(1);
         backings.close(1);
@@ -261,13 +270,13 @@ mod tests {
     #[test]
     fn a_refusal_of_privilege_is_not_asked_for_again() {
         let backings = Backings::new(8);
-        let fd = file();
+        let fd = lower();
         assert_eq!(
-            backings.open(1, &fd, false, &|_| Some(Err(Errno::PERM.into()))),
+            backings.open(1, &file(&fd, false), &|_| Some(Err(Errno::PERM.into()))),
             Way::Daemon
         );
         assert_eq!(
-            backings.open(2, &fd, false, &|_| panic!("asked again")),
+            backings.open(2, &file(&fd, false), &|_| panic!("asked again")),
             Way::Daemon
         );
     }
@@ -275,11 +284,18 @@ mod tests {
     #[test]
     fn set_id_files_and_those_beyond_the_limit_are_not_registered() {
         let asked: Register<'_> = &|_| panic!("asked");
-        assert_eq!(Backings::new(0).open(1, &file(), false, asked), Way::Daemon);
-        let file = tempfile::tempfile().unwrap();
+        let fd = lower();
+        assert_eq!(
+            Backings::new(0).open(1, &file(&fd, false), asked),
+            Way::Daemon
+        );
+        let set_id = tempfile::tempfile().unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
-        file.set_permissions(mode).unwrap();
-        let fd = Arc::new(file.into());
-        assert_eq!(Backings::new(8).open(1, &fd, false, asked), Way::Daemon);
+        set_id.set_permissions(mode).unwrap();
+        let fd = Arc::new(set_id.into());
+        let mut file = file(&fd, false);
+        assert_eq!(Backings::new(8).open(1, &file, asked), Way::Daemon);
+        file.mode = Some(0o2755);
+        assert_eq!(Backings::new(8).open(1, &file, asked), Way::Daemon);
     }
 }

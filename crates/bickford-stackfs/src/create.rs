@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::StackFs;
 use crate::backing::Register;
 use crate::credentials::{Caller, set_umask};
-use crate::io::lower_flags;
+use crate::io::{Lower, lower_flags};
 use crate::io_mode::IoMode;
 use crate::node::{ProcFd, checked};
 
@@ -146,7 +146,7 @@ impl StackFs {
                 opened => opened,
             }?
         };
-        self.created(fd, op.flags, register)
+        self.created(fd, flags, op.flags, register)
     }
 
     pub(crate) fn do_tmpfile(
@@ -157,17 +157,18 @@ impl StackFs {
     ) -> Result<Created, Errno> {
         let dir = self.nodes.directory(op.parent.0)?;
         let exclusive = OFlags::from_bits_retain(op.flags) & OFlags::EXCL;
-        let flags = lower_flags(op.flags, self.write_back()) | exclusive | OFlags::CLOEXEC;
+        let flags = lower_flags(op.flags, self.write_back());
+        let how = flags | exclusive | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(op.mode & 0o7777);
         let fd = {
             set_umask(op.umask)?;
             let _acting = self.identity.own_as(caller(cx))?;
-            rustix::fs::openat(&dir, c".", flags | OFlags::TMPFILE, mode)?
+            rustix::fs::openat(&dir, c".", how, mode)?
         };
         let kept = (self.io_mode() == IoMode::Cached)
             .then(|| self.nodes.proc().reopen(fd.as_fd(), OFlags::PATH))
             .transpose()?;
-        let created = self.created(fd, op.flags, register)?;
+        let created = self.created(fd, flags, op.flags, register)?;
         // No name leads back to it, and nothing but this descriptor keeps it.
         if let Some(kept) = kept {
             self.nodes.keep(created.entry.node.0, kept);
@@ -175,9 +176,21 @@ impl StackFs {
         Ok(created)
     }
 
-    fn created(&self, fd: OwnedFd, flags: u32, register: Register<'_>) -> Result<Created, Errno> {
+    /// `lower_flags` are those that `fd` was opened with, without the flags of creation.
+    fn created(
+        &self,
+        fd: OwnedFd,
+        lower_flags: OFlags,
+        flags: u32,
+        register: Register<'_>,
+    ) -> Result<Created, Errno> {
         let found = self.nodes.enter_opened(fd.as_fd())?;
-        match self.opened(found.node, fd, flags, register) {
+        let lower = Lower {
+            fd,
+            flags: lower_flags,
+            mode: Some(found.statx.stx_mode),
+        };
+        match self.opened(found.node, lower, flags, register) {
             Ok(opened) => Ok(Created {
                 entry: self.entry(&found),
                 opened,

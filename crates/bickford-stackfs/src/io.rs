@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
-use crate::backing::{Register, Way};
+use crate::backing::{File, Register, Way};
 use crate::io_mode::IoMode;
 use crate::locks::Holder;
 use crate::lower_files::Key;
@@ -59,6 +59,15 @@ impl OpenFile {
         let own = Arc::new(proc.reopen(self.fd.as_fd(), access)?);
         Ok(Arc::clone(self.flock.get_or_init(|| own)))
     }
+}
+
+/// A lower file that was just opened.
+pub(crate) struct Lower {
+    pub(crate) fd: OwnedFd,
+    /// What it was opened with.
+    pub(crate) flags: OFlags,
+    /// Its mode, where that is known without asking.
+    pub(crate) mode: Option<u16>,
 }
 
 /// The lower side of the flags of open(2).
@@ -107,21 +116,24 @@ impl StackFs {
             false => None,
         };
         let wanted = lower_flags(op.flags, self.write_back());
-        let fd = match self.nodes.open(op.node.0, wanted) {
+        let open = |flags| {
+            let fd = self.nodes.open(op.node.0, flags)?;
+            let mode = None;
+            Ok(Lower { fd, flags, mode })
+        };
+        let lower = match open(wanted) {
             // A file that is append-only refuses to be opened otherwise.
-            Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
-                self.nodes.open(op.node.0, wanted | OFlags::APPEND)
-            }
+            Err(Errno::PERM) if flags.contains(OFlags::APPEND) => open(wanted | OFlags::APPEND),
             opened => opened,
         }?;
-        self.opened(op.node.0, fd, op.flags, register)
+        self.opened(op.node.0, lower, op.flags, register)
     }
 
     /// Makes a handle of a file that was opened with the caller's `flags`.
     pub(crate) fn opened(
         &self,
         node: u64,
-        fd: OwnedFd,
+        lower: Lower,
         flags: u32,
         register: Register<'_>,
     ) -> Result<Opened, Errno> {
@@ -129,19 +141,23 @@ impl StackFs {
             // Once it opens without asking, the kernel does not say when a file is closed, not even
             // one that was made: a handle would stay for good.
             if is_writable(flags) {
-                self.on_demand_writers.insert(node, Arc::new(fd));
+                self.on_demand_writers.insert(node, Arc::new(lower.fd));
             }
             return Ok(self.treatment(0, None));
         }
         let key = Key {
             node,
-            flags: rustix::fs::fcntl_getfl(&fd)?,
+            flags: lower.flags,
         };
-        let fd = self.lower_files.open(key, fd)?;
+        let fd = self.lower_files.open(key, lower.fd)?;
         let way = (self.in_force().io == IoMode::Passthrough).then(|| {
-            let writable = is_writable(flags);
+            let file = File {
+                fd: &fd,
+                mode: lower.mode,
+                writable: is_writable(flags),
+            };
             // What the kernel then writes drops set-id bits, whoever writes.
-            self.backings.open(node, &fd, writable, &|file| {
+            self.backings.open(node, &file, &|file| {
                 let _acting = self.identity.without_fsetid().ok()?;
                 register(file)
             })

@@ -74,6 +74,16 @@ impl LowerFiles {
         Ok(fd)
     }
 
+    /// A descriptor of the inode, if one that is open for reading or writing is at hand.
+    pub(crate) fn any(&self, node: u64) -> Option<Arc<OwnedFd>> {
+        if self.held.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let shard = self.shard(node)?;
+        let mut found = [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].into_iter();
+        found.find_map(|flags| Some(Arc::clone(&shard.get(&Key { node, flags })?.fd)))
+    }
+
     /// One open less.
     pub(crate) fn close(&self, key: Key) {
         let Some(mut shard) = self.shard(key.node) else {
@@ -118,6 +128,8 @@ mod tests {
         }
         let write = files.open(WRITE, file()).unwrap();
         assert!(!Arc::ptr_eq(&write, &first));
+        assert!(Arc::ptr_eq(&files.any(1).unwrap(), &first));
+        assert!(files.any(2).is_none());
         for _ in 0..1000 {
             files.close(READ);
         }

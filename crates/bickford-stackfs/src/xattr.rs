@@ -53,11 +53,18 @@ impl StackFs {
     }
 
     pub(crate) fn do_getxattr(&self, op: &Getxattr<'_>) -> Result<XattrAnswer, Errno> {
-        let (_fd, path) = self.path_of(op.node)?;
-        fetch(op.size, |buffer| {
-            rustix::fs::getxattr(path.as_str(), op.name, buffer)
-        })
-        .map_err(|error| lower_error(op.name, error))
+        // The kernel asks for security.capability at the first write to a file, which is open then.
+        let answer = if let Some(fd) = self.lower_files.any(op.node.0) {
+            fetch(op.size, |buffer| {
+                rustix::fs::fgetxattr(&fd, op.name, buffer)
+            })
+        } else {
+            let (_fd, path) = self.path_of(op.node)?;
+            fetch(op.size, |buffer| {
+                rustix::fs::getxattr(path.as_str(), op.name, buffer)
+            })
+        };
+        answer.map_err(|error| lower_error(op.name, error))
     }
 
     pub(crate) fn do_setxattr(&self, op: &Setxattr<'_>) -> Result<(), Errno> {
