@@ -107,7 +107,7 @@ const fn names(id: &'static str, title: &'static str, work: Work, set: Set, ops:
 
 const fn files(id: &'static str, title: &'static str, work: Work, set: Set, ops: u64) -> Row {
     Row {
-        modes: &[Mode::Plain, Mode::Usual, Mode::PassThrough],
+        modes: &[Mode::Plain, Mode::Usual, Mode::Cached, Mode::PassThrough],
         ..names(id, title, work, set, ops)
     }
 }
@@ -160,30 +160,30 @@ pub(crate) const ROWS: &[Row] = &[
         Set::Names,
         3000,
     ),
-    names("stat", "stat, cached", Work::Stat, Set::Names, 60_000),
+    names("stat", "stat, cached", Work::Stat, Set::Names, 200_000),
     names(
         "stat-missing",
         "stat of a missing name, cached",
         Work::StatMissing,
         Set::Names,
-        20_000,
+        200_000,
     ),
     files(
         "create",
         "create + write 4 KiB + close",
         Work::Create,
         Set::Fresh,
-        600,
+        2000,
     ),
-    names("unlink", "unlink", Work::Unlink, Set::FreshFiles, 800),
-    names("mkdir", "mkdir + rmdir", Work::Mkdir, Set::Fresh, 600),
-    names("rename", "rename", Work::Rename, Set::FreshFiles, 800),
+    names("unlink", "unlink", Work::Unlink, Set::FreshFiles, 2000),
+    names("mkdir", "mkdir + rmdir", Work::Mkdir, Set::Fresh, 1500),
+    names("rename", "rename", Work::Rename, Set::FreshFiles, 2000),
     names(
         "symlink",
         "symlink + readlink",
         Work::Symlink,
         Set::Fresh,
-        800,
+        2000,
     ),
     names(
         "list",
@@ -218,14 +218,14 @@ pub(crate) const ROWS: &[Row] = &[
         "open + read 4 KiB + close, cached",
         OPEN_AGAIN,
         Set::Names,
-        6000,
+        20_000,
     )),
     files(
         "append-fsync",
         "append 4 KiB + fsync",
         Work::AppendSync,
         Set::Fresh,
-        160,
+        320,
     ),
     data(
         "read-4k",
@@ -267,13 +267,13 @@ pub(crate) const ROWS: &[Row] = &[
         "read-random",
         "random read, 4 KiB",
         Work::ReadRandom,
-        16_000,
+        40_000,
     ),
     data(
         "write-random",
         "random write, 4 KiB",
         Work::WriteRandom,
-        8000,
+        20_000,
     ),
     data("fault", "page fault of a shared mapping", Work::Fault, 0),
     direct(
@@ -310,7 +310,7 @@ impl Scale {
     pub(crate) const FULL: Self = Self {
         less: 1,
         entries: 10_000,
-        large: 128 << 20,
+        large: 256 << 20,
     };
     /// For a look whether everything works; its figures are worth nothing.
     pub(crate) const QUICK: Self = Self {
