@@ -181,8 +181,20 @@ impl Server {
         while recorders.len() <= index {
             recorders.push(Arc::default());
         }
-        let recorder = recorders.get(index).cloned().unwrap_or_default();
-        Worker { number, recorder }
+        let Some(recorder) = recorders.get_mut(index) else {
+            return Worker {
+                number,
+                recorder: Arc::default(),
+            };
+        };
+        // Nobody has it any more, neither a worker nor a request that is to be answered.
+        if let Some(recorder) = Arc::get_mut(recorder) {
+            recorder.disown();
+        }
+        Worker {
+            number,
+            recorder: Arc::clone(recorder),
+        }
     }
 
     /// The session has ended: no request follows.
@@ -328,6 +340,7 @@ impl Server {
             );
             return respond_error(responder, ticket, Errno::NOMEM);
         };
+        worker.recorder.claim();
         let protocol = self.shared.protocol();
         let mut completion = Box::new(Completion {
             responder: Arc::clone(responder),
