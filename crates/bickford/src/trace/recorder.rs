@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bickford_abi::Opcode;
 
-use super::Stages;
+use super::{Stages, Stamp};
 use crate::transport::Outgoing;
 
 /// Columns of a histogram. Column N counts durations of 2^N to 2^(N+1) nanoseconds; the last one
@@ -77,7 +77,7 @@ impl Recorder {
     /// readings of the clock and a record. For measuring what that costs.
     pub fn rehearse(&self, opcode: Opcode) {
         self.claim();
-        let mut stages = Stages::received(std::time::Instant::now());
+        let mut stages = Stages::received(Stamp::now());
         stages.mark_decoded();
         stages.mark_handled();
         stages.mark_sent();
@@ -139,8 +139,7 @@ fn count(
     if bytes != 0 {
         add(&row.bytes_out, bytes as u64);
     }
-    for (stage, duration) in stages.durations().into_iter().enumerate() {
-        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    for (stage, nanoseconds) in stages.nanoseconds().into_iter().enumerate() {
         if let Some(total) = row.nanoseconds.get(stage) {
             add(total, nanoseconds);
         }
@@ -237,7 +236,7 @@ mod tests {
     fn nothing_is_lost_whoever_records() {
         let mut recorder = Recorder::default();
         recorder.claim();
-        let stages = Stages::received(std::time::Instant::now());
+        let stages = Stages::received(Stamp::now());
         let answer = Outgoing {
             error: 5,
             fixed: &[1, 2, 3],
