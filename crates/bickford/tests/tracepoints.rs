@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bickford::abi::Opcode;
-use bickford::trace::kernel::{KernelRequest, Tracepoints, tracefs};
+use bickford::trace::kernel::{KernelRequest, Step, Tracepoints, tracefs};
 use subject::Subject;
 use support::{Fixture, over_each_transport, wait_until};
 
@@ -184,5 +184,60 @@ fn callers_are_named_and_what_a_killed_process_left_is_removed() {
     assert_eq!(lookup.comm, mine.trim_end());
     assert!(lookup.duration_ns() > 0 && lookup.bytes_in > 40);
     drop(tracepoints);
+    fixture.finish();
+}
+
+#[test]
+fn a_watched_thread_enters_waits_and_returns_around_its_request() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !support::can_mount() || !can_trace() {
+        return;
+    }
+    let fixture = Fixture::new(Subject::new(), bickford::SessionConfig::default());
+    let connection = u32::try_from(fixture.session().connection().unwrap()).unwrap();
+    let mut tracepoints = Tracepoints::open(Some(connection)).unwrap();
+    let instances = tracefs().unwrap().join("instances");
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    tracepoints.watch(thread.unsigned_abs()).unwrap();
+    fs::metadata(fixture.path("quick-7")).unwrap();
+    tracepoints.stop().unwrap();
+    let ended = tracepoints.take(Duration::ZERO).unwrap();
+    let steps = tracepoints.take_steps();
+    assert_eq!(tracepoints.lost(), 0);
+    let lookup = ended.iter().find(|r| r.name() == "LOOKUP").unwrap();
+    assert_eq!(lookup.pid, thread.unsigned_abs());
+    let entered = steps
+        .iter()
+        .rposition(|s| s.step == Step::Entered && s.at_ns <= lookup.sent_ns);
+    let left = steps
+        .iter()
+        .position(|s| s.step == Step::Left && s.at_ns >= lookup.ended_ns);
+    let (Some(entered), Some(left)) = (entered, left) else {
+        panic!("{lookup:?} {steps:?}");
+    };
+    // Between, it was away and came back; not each switch is told of, since kernels leave out some
+    // from the idle task.
+    let within = &steps[entered + 1..left];
+    assert!(
+        within
+            .iter()
+            .all(|s| !matches!(s.step, Step::Entered | Step::Left)),
+        "{steps:?}"
+    );
+    for event in [
+        "sched/sched_switch",
+        "raw_syscalls/sys_enter",
+        "raw_syscalls/sys_exit",
+    ] {
+        let name = format!("bickford-{}-", std::process::id());
+        for instance in fs::read_dir(&instances).unwrap().flatten() {
+            if instance.file_name().to_string_lossy().starts_with(&name) {
+                let enabled = instance.path().join("events").join(event).join("enable");
+                assert_eq!(fs::read_to_string(enabled).unwrap().trim(), "0", "{event}");
+            }
+        }
+    }
+    drop(tracepoints);
+    assert_eq!(instances_of_this_process(), 0);
     fixture.finish();
 }

@@ -1,17 +1,20 @@
 //! The stages of requests, as kernel and library tell them, against what their caller waited.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use bickford::trace::Event;
 use bickford::trace::control::{EventReader, socket_path};
-use bickford::trace::kernel::{KernelRequest, Tracepoints};
+use bickford::trace::kernel::Tracepoints;
 
-use super::{Check, Findings, StageSum};
+use super::sum::{Request, Served, StageSum, Told, add_up};
+use super::{Check, Findings};
 use crate::target::{Config, PRESETS, Target};
 
 /// How often an operation is done; half as many before go uncounted.
@@ -22,126 +25,157 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// After so many tenths of a second without an event the daemon has told everything.
 const QUIET: u32 = 10;
 
-/// One operation of the caller, on the name with a number.
-type Operation = fn(&Path) -> std::io::Result<()>;
+/// Below the mount, for the operation that reads.
+const DATA: &str = "data";
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 256;
 
-const KINDS: [(&str, Operation); 3] = [
-    (
-        "stat of a missing name",
-        |path| match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Err(std::io::Error::other("it exists")),
+/// Does one operation, by its number.
+type Operation = Box<dyn FnMut(u32) -> io::Result<()>>;
+
+/// Prepares for so many operations below a directory, with names that begin with a word.
+type Prepare = fn(&Path, &str, u32) -> io::Result<Operation>;
+
+/// A kind of operation: what it is called, and what options its mount gets.
+struct Kind {
+    name: &'static str,
+    options: &'static str,
+    prepare: Prepare,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "stat of a missing name",
+        options: "",
+        prepare: |root, word, count| on_names(root, word, count, stat_missing),
+    },
+    Kind {
+        name: "mkdir",
+        options: "",
+        prepare: |root, word, count| on_names(root, word, count, |path| std::fs::create_dir(path)),
+    },
+    Kind {
+        name: "symlink",
+        options: "",
+        prepare: |root, word, count| on_names(root, word, count, symlink),
+    },
+    Kind {
+        // Otherwise the kernel reads ahead, or passes reads through, and there is nothing to add up.
+        name: "read of 4 KiB",
+        options: "--io direct",
+        prepare: |root, _, _| {
+            let file = File::open(root.join(DATA))?;
+            // At the beginning of a page: across two it would be two requests of the preset base.
+            let mut memory = vec![0; 2 * BLOCK as usize];
+            let first = memory.as_ptr().align_offset(BLOCK as usize);
+            Ok(Box::new(move |number| {
+                let block = memory
+                    .get_mut(first..first + BLOCK as usize)
+                    .unwrap_or_default();
+                file.read_exact_at(block, u64::from(number) % BLOCKS * BLOCK)
+            }))
         },
-    ),
-    ("mkdir", |path| std::fs::create_dir(path)),
-    ("symlink", |path| std::os::unix::fs::symlink("x", path)),
+    },
 ];
+
+fn on_names(
+    root: &Path,
+    word: &str,
+    count: u32,
+    run: fn(&Path) -> io::Result<()>,
+) -> io::Result<Operation> {
+    // Made before, so that making them is not in what the caller waits.
+    let names: Vec<PathBuf> = (0..count)
+        .map(|number| root.join(format!("{word}{number}")))
+        .collect();
+    Ok(Box::new(move |number| {
+        let path = names
+            .get(number as usize)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        run(path)
+    }))
+}
+
+fn stat_missing(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::other("it exists")),
+    }
+}
+
+fn symlink(path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink("x", path)
+}
 
 pub(super) fn check(check: &Check<'_>, findings: &mut Findings) {
     for preset in PRESETS {
-        for (operation, run) in KINDS {
+        for kind in &KINDS {
             if check.stopped() {
                 findings.problems.push("stages: interrupted".into());
                 return;
             }
-            match one(check, preset, operation, run) {
+            match one(check, preset, kind) {
                 Ok(sum) => findings.stages.push(sum),
                 Err(error) => findings
                     .problems
-                    .push(format!("stages of {operation}, {preset}: {error}")),
+                    .push(format!("stages of {}, {preset}: {error}", kind.name)),
             }
         }
     }
 }
 
-fn one(
-    check: &Check<'_>,
-    preset: &str,
-    operation: &'static str,
-    run: Operation,
-) -> Result<StageSum, String> {
+fn one(check: &Check<'_>, preset: &str, kind: &Kind) -> Result<StageSum, String> {
     check.device.remake()?;
-    let config = Config::preset(preset, &check.bickford)?;
+    let data = check.device.data().join(DATA);
+    std::fs::write(&data, vec![7; (BLOCK * BLOCKS) as usize])
+        .map_err(|error| format!("{}: {error}", data.display()))?;
+    let mut config = Config::preset(preset, &check.bickford)?;
+    config.command = config
+        .command
+        .map(|command| format!("{command} {}", kind.options));
     let point = check.work.join("mnt");
     let log = check.work.join("log");
     let target = Target::mount(&config, check.device.data(), &point, &log, None)?;
-    let measured = measure(&target, run);
+    let connection = target.connection().ok_or("it is no FUSE mount");
+    let measured = connection.map_err(str::to_owned).and_then(|connection| {
+        let caller = |word| Caller::start(target.directory(), word, kind.prepare, OPERATIONS);
+        // The first requests take longer, and are not what is asked for.
+        let mut warm = Caller::start(target.directory(), "w", kind.prepare, OPERATIONS / 2)?;
+        released(&target, warm.run())?;
+        released(&target, measure(connection, caller("c")?))
+    });
     let unmounted = target.unmount();
-    let seen = measured?;
+    let told = measured?;
     unmounted?;
-    add_up(preset, operation, seen)
+    add_up(preset, kind.name, told)
 }
 
-/// Gives each request to the operation it came in, and adds up. Every stage is told by two clocks that
-/// know nothing of each other where it begins and ends in different places: what they do not agree on
-/// is missing from the sum, or too much in it.
-fn add_up(preset: &str, operation: &'static str, seen: Seen) -> Result<StageSum, String> {
-    let (spans, mut requests, events) = seen;
-    requests.sort_by_key(|request| request.sent_ns);
-    let mut sum = StageSum {
-        config: preset.to_owned(),
-        operation,
-        requests_per_operation: 0.0,
-        queued_us: 0.0,
-        decode_us: 0.0,
-        handler_us: 0.0,
-        reply_us: 0.0,
-        own_us: 0.0,
-        waited_us: 0.0,
-    };
-    let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3 / f64::from(OPERATIONS);
-    let mut requests = requests.iter().peekable();
-    for (begun, over) in spans {
-        let mut at = begun;
-        while let Some(request) = requests.next_if(|request| request.sent_ns < over) {
-            // Those nobody waits for, such as a RELEASE, end after or begin before.
-            if request.sent_ns < begun || request.ended_ns > over {
-                continue;
-            }
-            let event = events
-                .get(&request.unique)
-                .ok_or("the daemon did not tell of every request")?;
-            sum.requests_per_operation += 1.0 / f64::from(OPERATIONS);
-            sum.own_us += us(at, request.sent_ns);
-            sum.queued_us += us(request.sent_ns, event.received);
-            sum.decode_us += us(event.received, event.decoded);
-            sum.handler_us += us(event.decoded, event.handled);
-            sum.reply_us += us(event.handled, request.ended_ns);
-            at = request.ended_ns;
-        }
-        sum.own_us += us(at, over);
-        sum.waited_us += us(begun, over);
-    }
-    if sum.requests_per_operation == 0.0 {
-        return Err("no request was seen".into());
-    }
-    Ok(sum)
+/// Where something hangs, the mount lets it go.
+fn released<T>(target: &Target, result: Result<T, String>) -> Result<T, String> {
+    result.inspect_err(|_| target.release())
 }
 
 /// When each operation began and was over.
 type Spans = Vec<(u64, u64)>;
-type Seen = (Spans, Vec<KernelRequest>, HashMap<u64, Event>);
 
-/// Does the operation, and tells when its caller waited, and every request with the daemon's
-/// times of it.
-fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
-    let connection = target.connection().ok_or("it is no FUSE mount")?;
-    let root = target.directory().to_owned();
-    // The first requests take longer, and are not what is asked for.
-    caller(target, root.clone(), "w", OPERATIONS / 2, run)?;
+/// Lets the caller do its operations, and tells all that was told of them.
+fn measure(connection: u32, mut caller: Caller) -> Result<Told, String> {
     crate::measure::tracepoints::provide_tracefs()?;
     let mut tracepoints = Tracepoints::open(Some(connection)).map_err(|e| e.to_string())?;
+    tracepoints
+        .watch(caller.thread)
+        .map_err(|e| format!("follow the caller: {e}"))?;
     let socket = socket_path(connection);
     let reader = EventReader::connect(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
     let over = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&over);
-    let events = std::thread::spawn(move || collect(reader, &told));
+    let served = std::thread::spawn(move || collect(reader, &told));
     // The daemon begins to collect when it has read what the socket was sent.
     std::thread::sleep(Duration::from_millis(500));
-    let spans = caller(target, root, "c", OPERATIONS, run);
+    let spans = caller.run();
     over.store(true, Ordering::Relaxed);
-    let events = events.join().map_err(|_| "the reader of events panicked")?;
+    let served = served.join().map_err(|_| "the reader of events panicked")?;
     tracepoints.stop().map_err(|e| e.to_string())?;
     let mut requests = Vec::new();
     loop {
@@ -151,7 +185,12 @@ fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
         if ended.is_empty() {
             break;
         }
-        requests.extend(ended);
+        let own = ended.iter().filter(|request| request.pid == caller.thread);
+        requests.extend(own.map(|request| Request {
+            unique: request.unique,
+            sent_ns: request.sent_ns,
+            ended_ns: request.ended_ns,
+        }));
     }
     if tracepoints.lost() > 0 {
         return Err(format!(
@@ -159,18 +198,28 @@ fn measure(target: &Target, run: Operation) -> Result<Seen, String> {
             tracepoints.lost()
         ));
     }
-    Ok((spans?, requests, events?))
+    Ok(Told {
+        spans: spans?,
+        requests,
+        served: served?,
+        steps: tracepoints.take_steps(),
+    })
 }
 
 /// Every event until all is over and the daemon has told everything.
-fn collect(mut reader: EventReader, over: &AtomicBool) -> Result<HashMap<u64, Event>, String> {
-    let mut events = HashMap::new();
+fn collect(mut reader: EventReader, over: &AtomicBool) -> Result<HashMap<u64, Served>, String> {
+    let mut served = HashMap::new();
     let mut quiet = 0;
     loop {
         match reader.next_event().map_err(|e| format!("events: {e}"))? {
             Some(event) => {
                 quiet = 0;
-                events.insert(event.unique, event);
+                let times = Served {
+                    received_ns: event.received,
+                    decoded_ns: event.decoded,
+                    handled_ns: event.handled,
+                };
+                served.insert(event.unique, times);
             }
             // A busy machine may hold the daemon up for longer than one wait.
             None if over.load(Ordering::Relaxed) && quiet >= QUIET => break,
@@ -180,39 +229,66 @@ fn collect(mut reader: EventReader, over: &AtomicBool) -> Result<HashMap<u64, Ev
     if reader.dropped > 0 {
         return Err(format!("the daemon dropped {} events", reader.dropped));
     }
-    Ok(events)
+    Ok(served)
 }
 
-/// Does the operation `count` times, in a thread that may hang: then the mount is released.
-fn caller(
-    target: &Target,
-    root: PathBuf,
-    prefix: &'static str,
-    count: u32,
-    run: Operation,
-) -> Result<Spans, String> {
-    let (tell, hear) = mpsc::channel();
-    std::thread::spawn(move || {
-        let paths: Vec<PathBuf> = (0..count)
-            .map(|n| root.join(format!("{prefix}{n}")))
-            .collect();
-        let done: Result<Spans, String> = paths
-            .iter()
-            .map(|path| {
-                let begun = monotonic();
-                run(path).map_err(|error| format!("{}: {error}", path.display()))?;
-                Ok((begun, monotonic()))
-            })
-            .collect();
-        tell.send(done)
-    });
-    match hear.recv_timeout(PATIENCE) {
-        Ok(answer) => answer,
-        Err(_) => {
-            target.release();
-            Err(format!("not done within {} s", PATIENCE.as_secs()))
+/// A thread that does operations when it is told to. It may hang: whoever waits for it does so for a
+/// limited time.
+struct Caller {
+    thread: u32,
+    begin: Option<Sender<()>>,
+    done: Receiver<Result<Spans, String>>,
+}
+
+impl Caller {
+    fn start(
+        root: &Path,
+        word: &'static str,
+        prepare: Prepare,
+        count: u32,
+    ) -> Result<Self, String> {
+        let root = root.to_owned();
+        let (tell_thread, thread) = mpsc::channel();
+        let (begin, begun) = mpsc::channel();
+        let (tell, done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = tell_thread.send(rustix::thread::gettid().as_raw_nonzero().get());
+            if begun.recv().is_ok() {
+                let spans = operations(&root, word, prepare, count);
+                let _ = tell.send(spans);
+            }
+        });
+        let thread = thread
+            .recv()
+            .map_err(|_| "the thread of the caller ended at once")?;
+        Ok(Self {
+            thread: thread.unsigned_abs(),
+            begin: Some(begin),
+            done,
+        })
+    }
+
+    fn run(&mut self) -> Result<Spans, String> {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(());
+        }
+        match self.done.recv_timeout(PATIENCE) {
+            Ok(spans) => spans,
+            Err(_) => Err(format!("not done within {} s", PATIENCE.as_secs())),
         }
     }
+}
+
+fn operations(root: &Path, word: &str, prepare: Prepare, count: u32) -> Result<Spans, String> {
+    let failed = |error: io::Error| format!("{}: {error}", root.display());
+    let mut run = prepare(root, word, count).map_err(failed)?;
+    let mut spans = Vec::with_capacity(count as usize);
+    for number in 0..count {
+        let begun = monotonic();
+        run(number).map_err(failed)?;
+        spans.push((begun, monotonic()));
+    }
+    Ok(spans)
 }
 
 /// Nanoseconds of the clock that the tracepoints have too.
@@ -220,4 +296,101 @@ fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use bickford::mount::{MountOptions, Unmount};
+    use bickford::ops::{Attr, Attributes, Getattr};
+    use bickford::{Blocking, Context, MountedSession, Session, SessionConfig};
+
+    use super::*;
+
+    const COUNT: u32 = 8;
+    const DELAY: Duration = Duration::from_millis(50);
+
+    /// A root without names.
+    struct Empty;
+
+    impl bickford::filesystem::blocking::FileSystem for Empty {
+        fn getattr(&self, _: &Context<'_>, op: Getattr) -> Result<Attributes, bickford::Errno> {
+            Ok(Attributes {
+                attr: Attr::directory(op.node.0, 0o755),
+                valid: Duration::from_secs(3600),
+            })
+        }
+
+        fn lookup(
+            &self,
+            _: &Context<'_>,
+            _: bickford::ops::Lookup<'_>,
+        ) -> Result<bickford::ops::Entry, bickford::Errno> {
+            Err(bickford::Errno::NOENT)
+        }
+    }
+
+    fn mount(point: &Path) -> Option<MountedSession> {
+        if !rustix::process::geteuid().is_root()
+            || crate::measure::tracepoints::provide_tracefs().is_err()
+        {
+            eprintln!("skipped: mounting and tracing need root and tracefs");
+            return None;
+        }
+        let options = MountOptions::new().fsname("bickford-test");
+        Some(Session::mount(Blocking(Empty), point, &options, SessionConfig::default()).unwrap())
+    }
+
+    /// What the stages of a few operations add up to.
+    fn stages(prepare: Prepare) -> Option<StageSum> {
+        let directory = tempfile::tempdir().unwrap();
+        let session = mount(directory.path())?;
+        let connection = u32::try_from(session.connection().unwrap()).unwrap();
+        let control = session.serve_control().unwrap();
+        let caller = Caller::start(directory.path(), "c", prepare, COUNT).unwrap();
+        let told = measure(connection, caller);
+        if told.is_err() {
+            // The caller may hang in it.
+            crate::host::mounts::abort(connection).unwrap();
+        }
+        drop(control);
+        session.unmount(Unmount::Lazy).unwrap();
+        session.wait();
+        Some(add_up("test", "stat", told.unwrap()).unwrap())
+    }
+
+    #[test]
+    fn every_stage_is_told_and_none_twice() {
+        let Some(sum) = stages(|root, word, count| on_names(root, word, count, stat_missing))
+        else {
+            return;
+        };
+        assert!(sum.requests_per_operation >= 1.0, "{sum:?}");
+        for stage in [
+            sum.calling_us,
+            sum.queued_us,
+            sum.decode_us,
+            sum.handler_us,
+            sum.reply_us,
+        ] {
+            assert!(stage > 0.0, "{sum:?}");
+        }
+        assert!(sum.sum_us <= sum.waited_us * 1.01, "{sum:?}");
+    }
+
+    #[test]
+    fn a_delay_of_the_callers_own_makes_the_check_fail() {
+        let delayed: Prepare = |root, word, count| {
+            on_names(root, word, count, |path| {
+                std::thread::sleep(DELAY);
+                stat_missing(path)
+            })
+        };
+        let Some(sum) = stages(delayed) else {
+            return;
+        };
+        let missing = sum.waited_us - sum.sum_us;
+        // The kernel may hold the caller up on its way to sleep, which is told.
+        assert!(missing > DELAY.as_secs_f64() * 1e6 / 2.0, "{sum:?}");
+        assert!(sum.failure().is_some(), "{sum:?}");
+    }
 }

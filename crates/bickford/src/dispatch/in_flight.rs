@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bickford_abi::{InHeader, Opcode};
 
 use super::activity::Activity;
 use super::interrupt::Interrupt;
+use crate::trace::Stamp;
 use crate::{NodeId, Unique};
 
 /// A request that was received and not yet answered.
@@ -34,7 +35,7 @@ struct Entry {
     opcode: Opcode,
     node: NodeId,
     pid: u32,
-    received: Instant,
+    received: Stamp,
     interrupt: Option<Arc<Interrupt>>,
     interrupted: bool,
 }
@@ -108,7 +109,7 @@ impl InFlight {
         worker: usize,
         header: &InHeader,
         opcode: Opcode,
-        received: Instant,
+        received: Stamp,
     ) -> Option<u32> {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -227,7 +228,7 @@ impl InFlight {
     /// A copy of the table, oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<InFlightRequest> {
-        let now = Instant::now();
+        let now = Stamp::now();
         let mut list = Vec::new();
         for shard in &self.shards {
             list.extend(
@@ -240,7 +241,7 @@ impl InFlight {
                         opcode: entry.opcode,
                         node: entry.node,
                         pid: entry.pid,
-                        age: now.saturating_duration_since(entry.received),
+                        age: Duration::from_nanos(now.since(entry.received)),
                         interrupted: entry.interrupted,
                     }),
             );
@@ -266,12 +267,12 @@ mod tests {
         let table = InFlight::new(8);
         table.interrupt(Unique(5));
         let slot = table
-            .insert(0, &header(5), Opcode::Read, Instant::now())
+            .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
         assert!(table.interrupt_of(slot).is_raised());
         table.remove(slot);
         let slot = table
-            .insert(0, &header(5), Opcode::Read, Instant::now())
+            .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
         assert!(!table.interrupt_of(slot).is_raised());
     }
@@ -282,20 +283,20 @@ mod tests {
         let slots: Vec<_> = (0..2)
             .map(|n| {
                 table
-                    .insert(n, &header(n as u64), Opcode::Read, Instant::now())
+                    .insert(n, &header(n as u64), Opcode::Read, Stamp::now())
                     .unwrap()
             })
             .collect();
         assert!(
             table
-                .insert(0, &header(9), Opcode::Read, Instant::now())
+                .insert(0, &header(9), Opcode::Read, Stamp::now())
                 .is_none()
         );
         table.remove(slots[0]);
         table.remove(slots[0]);
         assert_eq!(table.len(), 1);
         assert_eq!(
-            table.insert(0, &header(9), Opcode::Read, Instant::now()),
+            table.insert(0, &header(9), Opcode::Read, Stamp::now()),
             Some(slots[0])
         );
     }

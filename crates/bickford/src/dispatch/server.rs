@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
 
 use bickford_abi::{self as abi, InitFlags, InitIn, InitOut, Opcode};
 use rustix::io::Errno;
@@ -19,7 +18,7 @@ use crate::notify::{Notifier, Queue, Retrievals};
 )]
 use crate::ops::*;
 use crate::reply::{Completion, Reply};
-use crate::trace::{Events, Recorder, Stages, Stats};
+use crate::trace::{Events, Recorder, Stages, Stamp, Stats};
 use crate::transport::{Outgoing, Responder, Ticket};
 
 /// Whose requests are answered, where the kernel does not decide that itself (`allow_root`).
@@ -113,6 +112,7 @@ const RECORDERS_MAX: usize = 256;
 impl Server {
     /// Serves a file system.
     pub fn new(filesystem: impl FileSystem, config: ServerConfig) -> Self {
+        Stamp::prepare();
         let queue = Arc::new(Queue::default());
         let retrievals = Arc::new(Retrievals::default());
         Self {
@@ -181,8 +181,20 @@ impl Server {
         while recorders.len() <= index {
             recorders.push(Arc::default());
         }
-        let recorder = recorders.get(index).cloned().unwrap_or_default();
-        Worker { number, recorder }
+        let Some(recorder) = recorders.get_mut(index) else {
+            return Worker {
+                number,
+                recorder: Arc::default(),
+            };
+        };
+        // Nobody has it any more, neither a worker nor a request that is to be answered.
+        if let Some(recorder) = Arc::get_mut(recorder) {
+            recorder.disown();
+        }
+        Worker {
+            number,
+            recorder: Arc::clone(recorder),
+        }
     }
 
     /// The session has ended: no request follows.
@@ -195,7 +207,7 @@ impl Server {
 
     /// Handles a message that is one run of bytes. See [`Server::process`].
     pub fn process_bytes(&self, worker: &Worker, message: &[u8], responder: &Arc<dyn Responder>) {
-        let received = Instant::now();
+        let received = Stamp::now();
         match Incoming::parse(message) {
             Ok(incoming) => self.process(worker, incoming, received, responder, 0),
             Err(error) => self.refuse_message(message, error, responder),
@@ -225,7 +237,7 @@ impl Server {
         &self,
         worker: &Worker,
         mut incoming: Incoming<'_>,
-        received: Instant,
+        received: Stamp,
         responder: &Arc<dyn Responder>,
         entry: u32,
     ) {
@@ -310,7 +322,7 @@ impl Server {
         worker: &Worker,
         opcode: Opcode,
         mut incoming: Incoming<'_>,
-        received: Instant,
+        received: Stamp,
         responder: &Arc<dyn Responder>,
         ticket: Ticket,
     ) {
@@ -328,6 +340,7 @@ impl Server {
             );
             return respond_error(responder, ticket, Errno::NOMEM);
         };
+        worker.recorder.claim();
         let protocol = self.shared.protocol();
         let mut completion = Box::new(Completion {
             responder: Arc::clone(responder),

@@ -6,4 +6,5 @@ pub(crate) mod mapping;
 pub(crate) mod mount;
 #[cfg(test)]
 pub(crate) mod thread;
+pub(crate) mod ticks;
 pub(crate) mod uring;

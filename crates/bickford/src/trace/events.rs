@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bickford_abi::Opcode;
 use serde::{Deserialize, Serialize};
 
 use super::Stages;
+use super::stamp::Anchor;
 
 /// One request that was answered. Times are nanoseconds of the monotonic clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +38,7 @@ const EVENTS_MAX: usize = 65_536;
 struct State {
     waiting: VecDeque<Event>,
     dropped: u64,
-    /// One instant on both clocks.
-    origin: Option<(Instant, u64)>,
+    read: bool,
 }
 
 /// A bounded queue of events; while nobody reads, it costs one load of a flag.
@@ -47,27 +47,6 @@ pub struct Events {
     enabled: AtomicBool,
     state: Mutex<State>,
     arrived: Condvar,
-}
-
-/// Nanoseconds of the monotonic clock, as the kernel's tracepoints with clock `mono` have them.
-pub(crate) fn monotonic() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
-/// One instant on both clocks. Of several tries the quickest is taken, since a thread may be held up
-/// between reading the one and the other.
-fn one_moment() -> Option<(Instant, u64)> {
-    let tries = (0..32).map(|_| {
-        let before = monotonic();
-        let instant = Instant::now();
-        let took = monotonic().saturating_sub(before);
-        (took, (instant, before + took / 2))
-    });
-    tries
-        .min_by_key(|(took, _)| *took)
-        .map(|(_, moment)| moment)
 }
 
 impl Events {
@@ -80,30 +59,23 @@ impl Events {
     }
 
     pub(crate) fn push(&self, unique: u64, opcode: Opcode, error: i32, stages: &Stages) {
+        let anchor = Anchor::now();
         let mut state = self.state();
-        let Some((origin, at_origin)) = state.origin else {
+        if !state.read {
             return;
-        };
+        }
         if state.waiting.len() >= EVENTS_MAX {
             state.dropped += 1;
             return;
         }
-        let time = |instant: Instant| {
-            let ahead = origin.saturating_duration_since(instant).as_nanos();
-            let behind = instant.saturating_duration_since(origin).as_nanos();
-            let (ahead, behind) = (u64::try_from(ahead), u64::try_from(behind));
-            at_origin
-                .saturating_add(behind.unwrap_or(0))
-                .saturating_sub(ahead.unwrap_or(0))
-        };
         state.waiting.push_back(Event {
             unique,
             opcode: opcode as u32,
             error,
-            received: time(stages.received),
-            decoded: time(stages.decoded),
-            handled: time(stages.handled),
-            sent: time(stages.sent),
+            received: anchor.time_of(stages.received),
+            decoded: anchor.time_of(stages.decoded),
+            handled: anchor.time_of(stages.handled),
+            sent: anchor.time_of(stages.sent),
         });
         drop(state);
         self.arrived.notify_one();
@@ -118,14 +90,14 @@ impl Events {
         let mut state = self.state();
         state.waiting.clear();
         state.dropped = 0;
-        state.origin = one_moment();
+        state.read = true;
         true
     }
 
     /// Ends collecting.
     pub fn disable(&self) {
         let mut state = self.state();
-        state.origin = None;
+        state.read = false;
         state.waiting.clear();
         drop(state);
         self.enabled.store(false, Ordering::SeqCst);
@@ -147,17 +119,19 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Stamp;
+    use super::super::stamp::monotonic;
     use super::*;
 
     #[test]
     fn events_are_kept_only_while_somebody_reads() {
         let events = Events::default();
-        let stages = Stages::received(Instant::now());
+        let stages = Stages::received(Stamp::now());
         events.push(1, Opcode::Read, 0, &stages);
         assert!(events.enable());
         assert!(!events.enable());
         let before = monotonic();
-        events.push(2, Opcode::Read, 5, &Stages::received(Instant::now()));
+        events.push(2, Opcode::Read, 5, &Stages::received(Stamp::now()));
         let (seen, dropped) = events.take(Duration::ZERO);
         assert_eq!(
             (seen.len(), dropped, seen[0].unique, seen[0].error),

@@ -7,8 +7,10 @@ pub mod kernel;
 mod recorder;
 mod snapshot;
 mod stages;
+mod stamp;
 
 pub use events::{Event, Events};
 pub use recorder::{BUCKETS, OpcodeStats, Recorder, STAGES, Stats};
 pub use snapshot::{InFlightRow, OpcodeRow, Snapshot};
 pub use stages::Stages;
+pub use stamp::Stamp;

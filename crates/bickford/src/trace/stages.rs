@@ -1,24 +1,24 @@
 //! The times of one request.
 
-use std::time::{Duration, Instant};
+use super::Stamp;
 
 /// When one request passed each stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
     /// The transport had it.
-    pub received: Instant,
+    pub received: Stamp,
     /// It was decoded, and the handler began.
-    pub decoded: Instant,
+    pub decoded: Stamp,
     /// The handler answered.
-    pub handled: Instant,
+    pub handled: Stamp,
     /// The transport had sent the answer.
-    pub sent: Instant,
+    pub sent: Stamp,
 }
 
 impl Stages {
     /// A request that was just received.
     #[must_use]
-    pub fn received(at: Instant) -> Self {
+    pub fn received(at: Stamp) -> Self {
         Self {
             received: at,
             decoded: at,
@@ -28,24 +28,24 @@ impl Stages {
     }
 
     pub(crate) fn mark_decoded(&mut self) {
-        self.decoded = Instant::now();
+        self.decoded = Stamp::now();
     }
 
     pub(crate) fn mark_handled(&mut self) {
-        self.handled = Instant::now();
+        self.handled = Stamp::now();
     }
 
     pub(crate) fn mark_sent(&mut self) {
-        self.sent = Instant::now();
+        self.sent = Stamp::now();
     }
 
-    /// Time in the library before the handler, in the handler, and in sending the answer.
+    /// Nanoseconds in the library before the handler, in the handler, and in sending the answer.
     #[must_use]
-    pub fn durations(&self) -> [Duration; 3] {
+    pub fn nanoseconds(&self) -> [u64; 3] {
         [
-            self.decoded.saturating_duration_since(self.received),
-            self.handled.saturating_duration_since(self.decoded),
-            self.sent.saturating_duration_since(self.handled),
+            self.decoded.since(self.received),
+            self.handled.since(self.decoded),
+            self.sent.since(self.handled),
         ]
     }
 }

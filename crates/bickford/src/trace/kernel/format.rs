@@ -22,14 +22,14 @@ pub(super) fn kind(payload: &[u8]) -> Option<u16> {
 }
 
 impl Format {
-    /// Of the FUSE event `event`.
+    /// Of the event `event`, such as `fuse/fuse_request_send`.
     pub(super) fn read(tracefs: &Path, event: &str) -> io::Result<Self> {
-        let path = tracefs.join("events/fuse").join(event).join("format");
+        let path = tracefs.join("events").join(event).join("format");
         let text = fs::read_to_string(&path).map_err(|error| context(&error, &path))?;
         Ok(Self::parse(&text))
     }
 
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let mut format = Self::default();
         for line in text.lines() {
             if let Some(id) = line.strip_prefix("ID:") {
@@ -49,13 +49,13 @@ impl Format {
         format
     }
 
-    fn word(&self, payload: &[u8], name: &str) -> Option<u32> {
+    pub(super) fn word(&self, payload: &[u8], name: &str) -> Option<u32> {
         let at = *self.offsets.get(name)?;
         let bytes = payload.get(at..at.checked_add(4)?)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
     }
 
-    fn long(&self, payload: &[u8], name: &str) -> Option<u64> {
+    pub(super) fn long(&self, payload: &[u8], name: &str) -> Option<u64> {
         let at = *self.offsets.get(name)?;
         let bytes = payload.get(at..at.checked_add(8)?)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub(super) const EVENTS: [&str; 2] = ["fuse_request_send", "fuse_request_end"];
+pub(super) const EVENTS: [&str; 2] = ["fuse/fuse_request_send", "fuse/fuse_request_end"];
 
 /// Buffer of each CPU in KiB: 16 MiB hold some 400,000 events between two readings.
 const BUFFER_KIB: &str = "16384";
@@ -84,13 +84,19 @@ impl Instance {
         }
         // The end first: the other way round, a request could seem to be open for ever.
         for event in EVENTS.iter().rev() {
-            self.set(&format!("events/fuse/{event}/enable"), "1")?;
+            self.set(&format!("events/{event}/enable"), "1")?;
         }
         Ok(())
     }
 
+    /// Also the event `event`, where `filter` holds.
+    pub(super) fn enable_where(&self, event: &str, filter: &str) -> io::Result<()> {
+        self.set(&format!("events/{event}/filter"), filter)?;
+        self.set(&format!("events/{event}/enable"), "1")
+    }
+
     pub(super) fn disable(&self) -> io::Result<()> {
-        self.set("events/fuse/enable", "0")
+        self.set("events/enable", "0")
     }
 
     /// Command name of a thread: its own, or the one the kernel saw last where it has ended.

@@ -5,11 +5,15 @@
 //! nothing is left enabled and other users of tracing are not disturbed. Pages are read as the kernel
 //! wrote them, since formatting each event as text would cost more than many requests do. FORGET and
 //! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests.
+//!
+//! On request ([`Tracepoints::watch`]) one thread is followed beside them, by the tracepoints of the
+//! scheduler and of system calls, in the same instance and by the same clock.
 
 mod format;
 mod instance;
 mod join;
 mod ring_buffer;
+mod thread;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,6 +26,8 @@ use self::format::Format;
 pub use self::instance::tracefs;
 use self::instance::{EVENTS, Instance};
 use self::join::Join;
+use self::thread::Watch;
+pub use self::thread::{Step, ThreadStep};
 
 /// A request as the kernel saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +89,7 @@ pub struct Tracepoints {
     join: Join,
     page: Vec<u8>,
     callers: bool,
+    watch: Option<Watch>,
 }
 
 impl Tracepoints {
@@ -106,6 +113,7 @@ impl Tracepoints {
             join: Join::default(),
             page: vec![0; rustix::param::page_size()],
             callers: false,
+            watch: None,
         })
     }
 
@@ -113,6 +121,27 @@ impl Tracepoints {
     /// each caller.
     pub fn name_callers(&mut self) {
         self.callers = true;
+    }
+
+    /// From now on follows a thread too, until tracing ends; what it did is told by
+    /// [`Tracepoints::take_steps`]. Only one thread is followed, the last that was named. Meanwhile
+    /// system calls of all threads of the machine take a little longer: the kernel looks at each.
+    ///
+    /// # Errors
+    /// When the kernel has no such tracepoints, or refuses.
+    pub fn watch(&mut self, thread: u32) -> io::Result<()> {
+        let root = tracefs()?;
+        let [switch, enter, exit] = thread::EVENTS.map(|event| Format::read(&root, event));
+        self.watch = Some(Watch::new(thread, [switch?, enter?, exit?]));
+        for (event, filter) in Watch::filters(thread) {
+            self.instance.enable_where(event, &filter)?;
+        }
+        Ok(())
+    }
+
+    /// What the watched thread did, in order, as far as [`Tracepoints::take`] has read it.
+    pub fn take_steps(&mut self) -> Vec<ThreadStep> {
+        self.watch.as_mut().map(Watch::take).unwrap_or_default()
     }
 
     /// Ends tracing; what is in the buffers can still be taken.
@@ -127,7 +156,8 @@ impl Tracepoints {
     /// many requests were open at once.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.join.lost + self.instance.overrun()
+        let steps = self.watch.as_ref().map_or(0, |watch| watch.lost);
+        self.join.lost + steps + self.instance.overrun()
     }
 
     /// Requests that were sent and have not ended since tracing began.
@@ -168,7 +198,8 @@ impl Tracepoints {
                     Ok(length) => {
                         any = true;
                         let page = self.page.get(..length).unwrap_or_default();
-                        follow(page, [&self.send, &self.end], &mut self.join, ended);
+                        let formats = [&self.send, &self.end];
+                        follow(page, formats, &mut self.join, &mut self.watch, ended);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -195,7 +226,13 @@ impl Tracepoints {
 }
 
 /// Joins the events of a page of the buffer.
-fn follow(page: &[u8], [send, end]: [&Format; 2], join: &mut Join, ended: &mut Vec<KernelRequest>) {
+fn follow(
+    page: &[u8],
+    [send, end]: [&Format; 2],
+    join: &mut Join,
+    watch: &mut Option<Watch>,
+    ended: &mut Vec<KernelRequest>,
+) {
     ring_buffer::read_page(page, |time, payload| {
         let kind = format::kind(payload);
         if kind == Some(send.id) {
@@ -205,6 +242,8 @@ fn follow(page: &[u8], [send, end]: [&Format; 2], join: &mut Join, ended: &mut V
             );
         } else if kind == Some(end.id) {
             ended.extend(end.ended(payload, time).and_then(|answer| join.end(answer)));
+        } else if let Some(watch) = watch {
+            watch.follow(payload, time);
         }
     });
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
 
 use bickford_abi::{InHeader, Opcode, OutHeader, WriteIn};
 use rustix::io::Errno;
@@ -15,6 +14,7 @@ use crate::decode::Incoming;
 use crate::dispatch::{Server, Worker};
 use crate::filesystem::MAX_WRITE;
 use crate::ops::FileRange;
+use crate::trace::Stamp;
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
 
@@ -223,7 +223,7 @@ impl Splicing {
         let Some(pipe) = &self.pipe else {
             return;
         };
-        let received = Instant::now();
+        let received = Stamp::now();
         let front = buffer.received(WRITE_FRONT);
         match Incoming::parse_piped(front, pipe.read.as_fd(), data) {
             Ok(incoming) => server.process(worker, incoming, received, responder, 0),

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use bickford_abi::{InHeader, Opcode, UringReqHeader};
 use rustix::io::Errno;
@@ -17,6 +16,7 @@ use crate::decode::Incoming;
 use crate::dispatch::{self, Worker};
 use crate::ops::Data;
 use crate::sys::uring::{Area, Event, Held, Ring};
+use crate::trace::Stamp;
 use crate::transport::{Outgoing, Responder};
 
 /// Requests up to this size are copied out of their entry, so that the answer can be written there
@@ -256,7 +256,7 @@ impl Server {
     }
 
     fn handle(&mut self, held: Held) {
-        let received = Instant::now();
+        let received = Stamp::now();
         self.member.turns.fetch_add(1, Ordering::Relaxed);
         if self.took() {
             self.shared.watch();
@@ -269,13 +269,7 @@ impl Server {
         self.member.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn process(
-        &mut self,
-        held: Held,
-        header: &InHeader,
-        areas: &UringReqHeader,
-        received: Instant,
-    ) {
+    fn process(&mut self, held: Held, header: &InHeader, areas: &UringReqHeader, received: Stamp) {
         let entry = held.index();
         let unique = header.unique;
         let answered = Opcode::from_u32(header.opcode).is_none_or(Opcode::is_answered);
