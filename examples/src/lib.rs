@@ -4,9 +4,12 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
 
-use bickford::mount::Unmount;
+use bickford::mount::{AccessPolicy, Unmount};
+use bickford::ops::Attr;
+use bickford::path::{Adapter, Options};
 use bickford::transport::TransportChoice;
-use bickford::{FileSystem, MountOptions, Session, SessionConfig};
+use bickford::{FileSystem, MountOptions, Session, SessionConfig, path};
+use rustix::process::{getgid, getuid};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -42,6 +45,40 @@ fn transport() -> Result<TransportChoice, String> {
 pub fn serve(filesystem: impl FileSystem, mountpoint: impl AsRef<Path>, name: &str) -> Outcome {
     let options = MountOptions::new().fsname(name).subtype(name);
     serve_with(filesystem, mountpoint, &options, |_| {})
+}
+
+/// The attributes of an empty root directory that belongs to whoever mounts.
+#[must_use]
+pub fn root() -> Attr {
+    Attr {
+        uid: getuid().as_raw(),
+        gid: getgid().as_raw(),
+        ..Attr::directory(1, 0o755)
+    }
+}
+
+/// Serves a file system over paths that has owners, permissions and inode numbers of its own. The
+/// kernel checks permissions, so everybody may come in where that is allowed; the numbers tell which
+/// names are one file.
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn serve_for_all(
+    filesystem: impl path::FileSystem,
+    mountpoint: impl AsRef<Path>,
+    name: &str,
+) -> Outcome {
+    let mut mount = MountOptions::new().fsname(name).subtype(name);
+    mount = mount.default_permissions(true);
+    if getuid().is_root() {
+        mount = mount.access(AccessPolicy::Everyone);
+    }
+    let options = Options {
+        use_ino: true,
+        ..Options::default()
+    };
+    let adapter = Adapter::new(filesystem, options);
+    serve_with(adapter, mountpoint, &mount, |_| {})
 }
 
 // ANCHOR: serve

@@ -146,6 +146,31 @@ impl Combination {
         }
     }
 
+    /// The preset `opt` over io_uring. One worker and a queue for every CPU exclude each other:
+    /// there is no such `base`.
+    #[must_use]
+    pub fn uring() -> Self {
+        Self {
+            transport: Transport::Uring,
+            workers: None,
+            ..Self::dev(Preset::Opt, 1)
+        }
+    }
+
+    /// Those that run what is encrypted: each preset over `/dev/fuse`, and io_uring with the page
+    /// cache of the mount and without.
+    #[must_use]
+    pub fn encrypted() -> Vec<Self> {
+        let mut set = vec![
+            Self::dev(Preset::Base, 1),
+            Self::dev(Preset::Opt, 4),
+            Self::uring(),
+            Self::fast(Transport::Uring, Io::Direct),
+        ];
+        set.retain(Self::has_kernel);
+        set
+    }
+
     /// Every combination that exists.
     #[must_use]
     pub fn all() -> Vec<Self> {
@@ -153,12 +178,7 @@ impl Combination {
         for preset in [Preset::Base, Preset::Opt] {
             all.extend([1, 4].map(|workers| Self::dev(preset, workers)));
         }
-        // One worker and a queue for every CPU exclude each other: there is no `base` here.
-        all.push(Self {
-            transport: Transport::Uring,
-            workers: None,
-            ..Self::dev(Preset::Opt, 1)
-        });
+        all.push(Self::uring());
         for transport in [Transport::Dev, Transport::Uring] {
             let modes = [Io::Passthrough, Io::Cached, Io::Direct, Io::Plain];
             all.extend(modes.map(|io| Self::fast(transport, io)));

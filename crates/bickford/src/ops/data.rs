@@ -65,6 +65,16 @@ impl Data {
         self.len() == 0
     }
 
+    /// The range of `file` that READ asks for; where the file ends early, so does the data.
+    #[must_use]
+    pub fn range(file: Arc<OwnedFd>, offset: u64, size: u32) -> Self {
+        Self::File(FileRange {
+            file,
+            offset,
+            length: size as usize,
+        })
+    }
+
     /// A copy of the part of `bytes` that READ asks for; beyond their end there is nothing.
     #[must_use]
     pub fn part(bytes: impl AsRef<[u8]>, offset: u64, size: u32) -> Self {

@@ -62,6 +62,7 @@
 mod adapter;
 mod filesystem;
 pub mod future;
+mod handles;
 mod listing;
 pub mod memory;
 mod names;
@@ -71,6 +72,7 @@ mod table;
 
 pub use adapter::Adapter;
 pub use filesystem::{FileSystem, Ioctl};
+pub use handles::Handles;
 pub use listing::{LISTING_BYTES_MAX, Listing};
 pub use names::{Names, Sizes};
 pub use options::Options;

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use bickford::{FileSystem, MountedSession, Session, SessionConfig};
 /// How long anything here may take before it counts as hung.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Where the kernel shows its connections, and lets them be aborted (fusectl).
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A mounted file system. Unmounted at the end, by force where need be.
@@ -124,7 +127,7 @@ fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinHandl
         if over.recv_timeout(DEADLINE * 2) == Err(RecvTimeoutError::Timeout) {
             println!("HUNG: aborting connection {connection:?}");
             if let Some(number) = connection {
-                let _ = std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+                abort(number);
             }
             let _ = unmount(&mountpoint, Unmount::Lazy);
             eprintln!("a test over {} hung", mountpoint.display());
@@ -132,6 +135,21 @@ fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinHandl
         }
     });
     (done, thread)
+}
+
+/// Aborts a connection, with fusectl mounted where it was not. What fails is said: the process
+/// ends then all the same.
+fn abort(connection: u64) {
+    let control = Path::new(CONNECTIONS).join(connection.to_string());
+    if !control.exists() {
+        let mounted = Command::new("mount")
+            .args(["-t", "fusectl", "none", CONNECTIONS])
+            .status();
+        println!("mount -t fusectl none {CONNECTIONS}: {mounted:?}");
+    }
+    if let Err(error) = std::fs::write(control.join("abort"), "1") {
+        println!("write {}/abort: {error}", control.display());
+    }
 }
 
 /// Runs `body` over each transport that can be had here.

@@ -38,6 +38,12 @@ impl<T> Inode<T> {
         }
     }
 
+    /// Its attributes with the time of its birth (statx(2)).
+    #[must_use]
+    pub fn dated(&self) -> (Attr, Option<Timestamp>) {
+        (self.attr, Some(self.born))
+    }
+
     /// Sets the time of its last change.
     pub fn touch(&mut self) {
         self.attr.changed = Timestamp::now();

@@ -5,6 +5,9 @@
 //! nearly each one of [`super::FileSystem`], and answers the errors that Linux would. Of an open
 //! file it makes the inode number the handle, so that files stay while they are open.
 //!
+//! What a tree's inodes keep may be [`Contents`]: sparse files within [`Limits`], which are read,
+//! written, truncated and punched as Linux does.
+//!
 //! ```
 //! use bickford::ops::Attr;
 //! use bickford::path::memory::Tree;
@@ -19,10 +22,12 @@
 //! # Ok::<(), Errno>(())
 //! ```
 
+mod contents;
 mod inode;
 mod tree;
 mod xattrs;
 
+pub use contents::{Contents, FILE_BYTES_MAX, Limits};
 pub use inode::Inode;
 pub use tree::Tree;
 pub use xattrs::{XATTRS_BYTES_MAX, Xattrs};

@@ -1,29 +1,39 @@
-//! The operations, each over the tree.
+//! A file system in memory, over paths: `memfs MOUNTPOINT`. Everything is gone when it ends.
 
 use std::ffi::CStr;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer, Timestamp};
+use bickford::path::memory::{Contents, Limits, Tree};
 use bickford::path::{Allocation, FileSystem, Listing, New, Open, Owner};
 use bickford::path::{SetXattr, Statx, Subject, Times};
 use bickford::{Context, Errno, Result};
+use bickford_examples::{Outcome, arguments, root, serve_for_all};
 use rustix::fs::RenameFlags;
-
-use crate::contents::{self, BLOCKS_MAX};
-use crate::{INODES_MAX, MemFs};
 
 /// Attributes with the time of birth.
 type Dated = (Attr, Option<Timestamp>);
+
+/// The file system. One lock, which no operation holds for long.
+struct MemFs {
+    tree: Mutex<Tree<Contents>>,
+    limits: Limits,
+}
+
+impl MemFs {
+    fn tree(&self) -> MutexGuard<'_, Tree<Contents>> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl FileSystem for MemFs {
     fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr> {
         Ok(self.tree().get(subject)?.attr)
     }
 
-    fn statx(&self, _: &Context<'_>, subject: Subject<'_>, _: Statx) -> Result<Dated> {
-        let tree = self.tree();
-        let inode = tree.get(subject)?;
-        Ok((inode.attr, Some(inode.born)))
+    fn statx(&self, _: &Context<'_>, at: Subject<'_>, _: Statx) -> Result<Dated> {
+        Ok(self.tree().get(at)?.dated())
     }
 
     fn readdir(&self, _: &Context<'_>, at: Subject<'_>, listing: &mut Listing) -> Result<()> {
@@ -35,7 +45,7 @@ impl FileSystem for MemFs {
     }
 
     fn mknod(&self, cx: &Context<'_>, path: &Path, new: New) -> Result<()> {
-        let contents = self.contents()?;
+        let contents = self.limits.contents()?;
         self.tree().make(cx, path, new, contents).map(drop)
     }
 
@@ -44,8 +54,8 @@ impl FileSystem for MemFs {
     }
 
     fn symlink(&self, cx: &Context<'_>, path: &Path, target: &CStr) -> Result<()> {
-        let contents = self.contents()?;
-        self.tree().symlink(cx, path, target, contents)
+        self.tree()
+            .symlink(cx, path, target, self.limits.contents()?)
     }
 
     fn unlink(&self, _: &Context<'_>, path: &Path) -> Result<()> {
@@ -65,19 +75,19 @@ impl FileSystem for MemFs {
     }
 
     fn chmod(&self, _: &Context<'_>, subject: Subject<'_>, mode: u32) -> Result<()> {
-        self.change(subject, |inode| inode.chmod(mode))
+        self.tree().get_mut(subject).map(|inode| inode.chmod(mode))
     }
 
     fn chown(&self, _: &Context<'_>, subject: Subject<'_>, owner: Owner) -> Result<()> {
-        self.change(subject, |inode| inode.chown(owner))
+        self.tree().get_mut(subject).map(|inode| inode.chown(owner))
     }
 
-    fn utimens(&self, _: &Context<'_>, subject: Subject<'_>, times: Times) -> Result<()> {
-        self.change(subject, |inode| inode.utimens(times))
+    fn utimens(&self, _: &Context<'_>, at: Subject<'_>, times: Times) -> Result<()> {
+        self.tree().get_mut(at).map(|inode| inode.utimens(times))
     }
 
     fn truncate(&self, _: &Context<'_>, subject: Subject<'_>, size: u64) -> Result<()> {
-        contents::truncate(self.tree().get_mut(subject)?, size)
+        self.tree().get_mut(subject)?.truncate(size)
     }
 
     fn open(&self, _: &Context<'_>, path: &Path, _: Open) -> Result<Opened> {
@@ -85,8 +95,8 @@ impl FileSystem for MemFs {
     }
 
     fn tmpfile(&self, cx: &Context<'_>, path: &Path, new: New, _: Open) -> Result<Opened> {
-        let contents = self.contents()?;
-        self.tree().make_unnamed(cx, path, new, contents)
+        self.tree()
+            .make_unnamed(cx, path, new, self.limits.contents()?)
     }
 
     fn release(&self, _: &Context<'_>, file: Subject<'_>) -> Result<()> {
@@ -94,37 +104,24 @@ impl FileSystem for MemFs {
     }
 
     fn read(&self, _: &Context<'_>, file: Subject<'_>, offset: u64, size: u32) -> Result<Data> {
-        let mut tree = self.tree();
-        let inode = tree.get_mut(file)?;
-        inode.attr.accessed = Timestamp::now();
-        let length = inode.attr.size.saturating_sub(offset).min(size.into());
-        Ok(inode.data.read(offset, length as usize).into())
+        Ok(self.tree().get_mut(file)?.read(offset, size).into())
     }
 
     fn write(&self, _: &Context<'_>, file: Subject<'_>, at: u64, data: Payload<'_>) -> Result<u32> {
         let data = data.bytes().map_err(|_| Errno::IO)?;
-        contents::write(self.tree().get_mut(file)?, at, &data)?;
-        Ok(data.len() as u32)
+        self.tree().get_mut(file)?.write(at, &data)
     }
 
     fn fallocate(&self, _: &Context<'_>, file: Subject<'_>, range: Allocation) -> Result<()> {
-        contents::allocate(self.tree().get_mut(file)?, range)
+        self.tree().get_mut(file)?.allocate(range)
     }
 
     fn lseek(&self, _: &Context<'_>, file: Subject<'_>, offset: u64, whence: u32) -> Result<u64> {
-        contents::seek(self.tree().get(file)?, offset, whence)
+        self.tree().get(file)?.seek(offset, whence)
     }
 
     fn statfs(&self, _: &Context<'_>, _: &Path) -> Result<StatfsAnswer> {
-        let (inodes, free) = (self.tree().inodes() as u64, BLOCKS_MAX - self.used());
-        Ok(StatfsAnswer {
-            blocks: BLOCKS_MAX,
-            free,
-            available: free,
-            files: INODES_MAX,
-            files_free: INODES_MAX - inodes,
-            ..StatfsAnswer::default()
-        })
+        Ok(self.limits.statfs())
     }
 
     fn setxattr(&self, _: &Context<'_>, at: Subject<'_>, xattr: SetXattr<'_>) -> Result<()> {
@@ -142,4 +139,11 @@ impl FileSystem for MemFs {
     fn removexattr(&self, _: &Context<'_>, subject: Subject<'_>, name: &CStr) -> Result<()> {
         self.tree().get_mut(subject)?.remove_xattr(name)
     }
+}
+
+fn main() -> Outcome {
+    let [mountpoint] = arguments("memfs MOUNTPOINT")?;
+    let limits = Limits::new(1 << 20, 1 << 30); // Inodes, and bytes of all files.
+    let tree = Mutex::new(Tree::new(root(), limits.contents()?));
+    serve_for_all(MemFs { tree, limits }, mountpoint, "memfs")
 }
