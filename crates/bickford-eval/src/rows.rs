@@ -247,6 +247,18 @@ pub struct Row {
     pub memory: u64,
 }
 
+impl Row {
+    /// Bytes that the threads of the workload read into and write from: next to nothing beside the
+    /// papers' memory, but much of a small fraction of it.
+    #[must_use]
+    pub fn buffers(&self) -> u64 {
+        match &self.kind {
+            Kind::Fio(spec) => spec.threads * spec.io_kib * 1024,
+            _ => 0,
+        }
+    }
+}
+
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// The memory of FAST'17's machine.
@@ -489,6 +501,15 @@ mod tests {
             ids.dedup();
             assert_eq!(ids.len(), rows.len());
         }
+    }
+
+    #[test]
+    fn buffers_of_all_threads_come_on_top() {
+        let rows = fast17(0.01);
+        let buffers = |id: &str| rows.iter().find(|row| row.id == id).unwrap().buffers();
+        assert_eq!(buffers("f01"), 4 << 10);
+        assert_eq!(buffers("f12"), 32 << 20);
+        assert_eq!(buffers("f37"), 0);
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl<'a> Runner<'a> {
                 "Fewer than three rounds were counted: the spread is not known, and no class is certain.".to_owned(),
             );
         }
-        if let Err(error) = MemoryLimit::new(1 << 30) {
+        if let Err(error) = MemoryLimit::new(1 << 30, 0) {
             notes.push(format!(
                 "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
             ));
@@ -231,7 +231,7 @@ impl<'a> Runner<'a> {
         if host::is_root() {
             host::drop_caches(self.device.data())?;
         }
-        let limit = MemoryLimit::new(row.memory).ok();
+        let limit = MemoryLimit::new(row.memory, row.buffers()).ok();
         let _writeback = limit.as_ref().and_then(Writeback::early);
         let entrance = limit.as_ref().map(MemoryLimit::entrance);
         let log = self

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Programs need memory besides the page cache: no limit is set below this.
+/// Programs need memory besides the page cache: no limit is set below this, and what a workload is
+/// known to hold comes on top.
 pub const LEAST: u64 = 64 << 20;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -47,13 +48,14 @@ fn controller() -> Result<(PathBuf, bool), String> {
 }
 
 impl MemoryLimit {
-    /// Makes a cgroup limited to `bytes`, or [`LEAST`] if that is more.
+    /// Makes a cgroup limited to `bytes`, or [`LEAST`] if that is more, and `buffers` bytes that the
+    /// workload itself holds.
     ///
     /// # Errors
     /// Why there is no limit here: no root, no memory controller, no permission.
-    pub fn new(bytes: u64) -> Result<Self, String> {
+    pub fn new(bytes: u64, buffers: u64) -> Result<Self, String> {
         let (root, v2) = controller()?;
-        let bytes = bytes.max(LEAST);
+        let bytes = bytes.max(LEAST).saturating_add(buffers);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory = root.join(format!("bickford-eval-{}-{number}", std::process::id()));
         if v2 {
