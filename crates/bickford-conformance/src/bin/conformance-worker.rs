@@ -17,6 +17,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -163,8 +164,14 @@ fn load(directory: &Path) -> io::Result<()> {
     let path = directory.join(format!("load-{}", std::process::id()));
     let block = vec![7_u8; 64 << 10];
     let mut back = Vec::new();
+    let device = fs::metadata(directory)?.dev();
     for round in 0_u64.. {
         let mut file = File::create(&path)?;
+        // Between two calls the dead mount may be taken away, and the directory below answers.
+        if file.metadata()?.dev() != device {
+            fs::remove_file(&path)?;
+            return Err(io::Error::other("the mount is gone"));
+        }
         for _ in 0..8 {
             file.write_all(&block)?;
         }
