@@ -44,7 +44,7 @@ impl StackFs {
         let mode = Mode::from_raw_mode(op.mode & 0o7777);
         {
             set_umask(op.umask)?;
-            let _acting = self.identity.own_as(caller(cx))?;
+            let _acting = self.identity.own_as(caller(cx), op.mode)?;
             rustix::fs::mknodat(&dir, name, kind, mode, rustix::fs::makedev(major, minor))?;
         }
         Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
@@ -55,7 +55,7 @@ impl StackFs {
         let name = checked(op.name)?;
         {
             set_umask(op.umask)?;
-            let _acting = self.identity.own_as(caller(cx))?;
+            let _acting = self.identity.own_as(caller(cx), op.mode)?;
             rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(op.mode & 0o7777))?;
         }
         Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
@@ -65,7 +65,7 @@ impl StackFs {
         let dir = self.nodes.directory(op.parent.0)?;
         let name = checked(op.name)?;
         {
-            let _acting = self.identity.own_as(caller(cx))?;
+            let _acting = self.identity.own_as(caller(cx), 0)?;
             rustix::fs::symlinkat(op.target, &dir, name)?;
         }
         Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
@@ -117,7 +117,7 @@ impl StackFs {
             // A whiteout is a new object and belongs to the caller.
             let whiteout = flags.contains(RenameFlags::WHITEOUT);
             let _acting = whiteout
-                .then(|| self.identity.own_as(caller(cx)))
+                .then(|| self.identity.own_as(caller(cx), 0))
                 .transpose()?;
             rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
         }
@@ -138,7 +138,7 @@ impl StackFs {
         let exclusive = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = {
             set_umask(op.umask)?;
-            let _acting = self.identity.own_as(caller(cx))?;
+            let _acting = self.identity.own_as(caller(cx), op.mode)?;
             match rustix::fs::openat(&dir, name, flags | exclusive, mode) {
                 // The name appeared below; the kernel has checked no right to open it. It asks
                 // again for a name that is stale, and then opens what is there.
@@ -162,7 +162,7 @@ impl StackFs {
         let mode = Mode::from_raw_mode(op.mode & 0o7777);
         let fd = {
             set_umask(op.umask)?;
-            let _acting = self.identity.own_as(caller(cx))?;
+            let _acting = self.identity.own_as(caller(cx), op.mode)?;
             rustix::fs::openat(&dir, c".", how, mode)?
         };
         let kept = (self.io_mode() == IoMode::Cached)

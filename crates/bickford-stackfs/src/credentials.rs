@@ -40,7 +40,12 @@ pub(crate) struct Acting<'a> {
 thread_local! {
     /// The umask of this thread once it has one of its own.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Whether this thread has put `CAP_FSETID` aside.
+    static FSETID_ASIDE: Cell<bool> = const { Cell::new(false) };
 }
+
+/// Keeps the set-group-id bit of a new object for a group that the maker is not in.
+const SET_GROUP_ID: u32 = 0o2000;
 
 impl Identity {
     pub(crate) fn current() -> Result<Self, Errno> {
@@ -69,14 +74,15 @@ impl Identity {
         }
     }
 
-    /// Owns new objects like `caller` does, with our own power over directories. EPERM when this
-    /// process cannot take that identity.
-    pub(crate) fn own_as(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
-        let mut acting = self.assume(caller)?;
-        // A file-system user id other than 0 takes the file-system capabilities with it.
-        if acting.ids && self.uid == 0 && caller.uid != 0 {
-            acting.capabilities = true;
-            rustix::thread::set_capabilities(None, self.capabilities)?;
+    /// Owns new objects like `caller` does, with our own power over directories. `mode` is the one
+    /// that the new object is to have. EPERM when this process cannot take that identity.
+    pub(crate) fn own_as(&self, caller: Caller, mode: u32) -> Result<Acting<'_>, Errno> {
+        if mode & SET_GROUP_ID != 0 {
+            self.with_fsetid()?;
+        }
+        let acting = self.assume(caller)?;
+        if acting.capabilities {
+            self.all_capabilities()?;
         }
         Ok(acting)
     }
@@ -101,6 +107,8 @@ impl Identity {
             return Ok(acting);
         }
         acting.ids = true;
+        // Root's file-system user id comes and goes with the file-system capabilities.
+        acting.capabilities = (caller.uid == 0) != (self.uid == 0);
         sys::set_fsgid(caller.gid)?;
         sys::set_fsuid(caller.uid)?;
         Ok(acting)
@@ -108,15 +116,40 @@ impl Identity {
 
     /// Lets the lower file system drop set-user-id and set-group-id bits as it does for a caller
     /// without `CAP_FSETID`.
-    pub(crate) fn without_fsetid(&self) -> Result<Acting<'_>, Errno> {
-        let mut acting = self.acting();
-        if self.has(CapabilitySet::FSETID) {
+    ///
+    /// It lasts until [`Self::with_fsetid`]: each change copies and frees the thread's credentials,
+    /// and most of what comes next does not depend on this one. What may, asks for it.
+    pub(crate) fn without_fsetid(&self) -> Result<(), Errno> {
+        if !FSETID_ASIDE.get() && self.has(CapabilitySet::FSETID) {
             let mut fewer = self.capabilities;
             fewer.effective.remove(CapabilitySet::FSETID);
-            acting.capabilities = true;
             rustix::thread::set_capabilities(None, fewer)?;
+            FSETID_ASIDE.set(true);
         }
-        Ok(acting)
+        Ok(())
+    }
+
+    /// Has the lower file system leave set-user-id and set-group-id bits alone, as far as this
+    /// process may.
+    pub(crate) fn with_fsetid(&self) -> Result<(), Errno> {
+        match FSETID_ASIDE.get() {
+            true => self.all_capabilities(),
+            false => Ok(()),
+        }
+    }
+
+    fn all_capabilities(&self) -> Result<(), Errno> {
+        rustix::thread::set_capabilities(None, self.capabilities)?;
+        FSETID_ASIDE.set(false);
+        Ok(())
+    }
+
+    /// [`Self::without_fsetid`] where the bits are to go, or else [`Self::with_fsetid`].
+    pub(crate) fn dropping_set_id(&self, drop: bool) -> Result<(), Errno> {
+        match drop {
+            true => self.without_fsetid(),
+            false => self.with_fsetid(),
+        }
     }
 }
 
@@ -128,7 +161,7 @@ impl Drop for Acting<'_> {
             restored &= sys::set_fsgid(self.identity.gid).is_ok();
         }
         if self.capabilities {
-            restored &= rustix::thread::set_capabilities(None, self.identity.capabilities).is_ok();
+            restored &= self.identity.all_capabilities().is_ok();
         }
         if !restored {
             // Going on would serve the next caller with the rights of this one.
@@ -171,10 +204,13 @@ mod tests {
         } else {
             assert!(
                 identity
-                    .own_as(Caller {
-                        uid: identity.uid + 1,
-                        gid: 0
-                    })
+                    .own_as(
+                        Caller {
+                            uid: identity.uid + 1,
+                            gid: 0
+                        },
+                        0
+                    )
                     .is_err()
             );
         }
@@ -186,7 +222,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("f");
             {
-                let _acting = identity.own_as(NOBODY).unwrap();
+                let _acting = identity.own_as(NOBODY, 0).unwrap();
                 std::fs::write(&path, "").unwrap();
             }
             let owner = std::fs::metadata(&path).unwrap();
@@ -226,11 +262,45 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(0o4755)).unwrap();
             std::fs::write(&path, "1").unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o4755);
-            {
-                let _acting = identity.without_fsetid().unwrap();
-                std::fs::write(&path, "2").unwrap();
-            }
+            identity.without_fsetid().unwrap();
+            std::fs::write(&path, "2").unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o4755)).unwrap();
+            identity.with_fsetid().unwrap();
+            std::fs::write(&path, "3").unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o4755);
+        });
+    }
+
+    #[test]
+    fn acting_for_somebody_ends_with_all_capabilities() {
+        as_root(|identity| {
+            identity.without_fsetid().unwrap();
+            drop(identity.own_as(NOBODY, 0).unwrap());
+            assert_eq!(
+                rustix::thread::capabilities(None).unwrap(),
+                identity.capabilities
+            );
+            identity.without_fsetid().unwrap();
+            drop(identity.become_caller(NOBODY).unwrap());
+            assert_eq!(
+                rustix::thread::capabilities(None).unwrap(),
+                identity.capabilities
+            );
+        });
+    }
+
+    #[test]
+    fn a_new_set_group_id_object_keeps_its_bit() {
+        as_root(|identity| {
+            identity.without_fsetid().unwrap();
+            let own = Caller {
+                uid: identity.uid,
+                gid: identity.gid,
+            };
+            let _acting = identity.own_as(own, 0o2755).unwrap();
+            let now = rustix::thread::capabilities(None).unwrap();
+            assert_eq!(now, identity.capabilities);
         });
     }
 

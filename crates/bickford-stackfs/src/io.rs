@@ -111,10 +111,8 @@ impl StackFs {
         {
             return self.handle(op.node.0, (fd, None), op.flags, Some(Way::Kernel(id)));
         }
-        let _acting = match op.open_flags.contains(OpenInFlags::KILL_SUIDGID) {
-            true => Some(self.identity.without_fsetid()?),
-            false => None,
-        };
+        let drops = op.open_flags.contains(OpenInFlags::KILL_SUIDGID);
+        self.identity.dropping_set_id(drops)?;
         let wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
             let fd = self.nodes.open(op.node.0, flags)?;
@@ -158,7 +156,7 @@ impl StackFs {
             };
             // What the kernel then writes drops set-id bits, whoever writes.
             self.backings.open(node, &file, &|file| {
-                let _acting = self.identity.without_fsetid().ok()?;
+                self.identity.without_fsetid().ok()?;
                 register(file)
             })
         });
@@ -251,10 +249,8 @@ impl StackFs {
 
     pub(crate) fn do_write(&self, op: &Write<'_>) -> Result<Written, Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
-        let _acting = match op.write_flags.contains(WriteFlags::KILL_SUIDGID) {
-            true => Some(self.identity.without_fsetid()?),
-            false => None,
-        };
+        let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
+        self.identity.dropping_set_id(drops)?;
         let cached = op.write_flags.contains(WriteFlags::CACHE);
         let append = op.flags & OFlags::APPEND.bits() != 0 && !cached && !self.write_back();
         let written = match append {
@@ -329,7 +325,7 @@ impl StackFs {
 
     pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
-        let _acting = self.as_powerful_as(cx)?;
+        self.as_powerful_as(cx)?;
         let mode = FallocateFlags::from_bits_retain(op.mode);
         rustix::fs::fallocate(&file, mode, op.offset, op.length)
     }
@@ -369,7 +365,7 @@ impl StackFs {
         if op.flags != 0 {
             return Err(Errno::INVAL);
         }
-        let _acting = self.as_powerful_as(cx)?;
+        self.as_powerful_as(cx)?;
         let (mut offset_in, mut offset_out) = (op.offset_in, op.offset_out);
         // The old answer holds 32 bits; the kernel comes again for the rest.
         let length = usize::try_from(op.length.min(1 << 30)).map_err(|_| Errno::INVAL)?;
@@ -385,13 +381,8 @@ impl StackFs {
 
     /// For operations whose request does not say whether set-id bits go: they do unless the caller
     /// is root.
-    fn as_powerful_as(
-        &self,
-        cx: &Context<'_>,
-    ) -> Result<Option<crate::credentials::Acting<'_>>, Errno> {
-        (cx.uid() != 0)
-            .then(|| self.identity.without_fsetid())
-            .transpose()
+    fn as_powerful_as(&self, cx: &Context<'_>) -> Result<(), Errno> {
+        self.identity.dropping_set_id(cx.uid() != 0)
     }
 }
 

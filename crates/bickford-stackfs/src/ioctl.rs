@@ -41,6 +41,7 @@ impl StackFs {
         let changes = matches!(op.command, SET_FLAGS | SET_XATTR);
         // The kernel checks who may change flags where it knows of them; where it does not, the
         // lower file system shall, for the caller and not for us.
+        self.identity.with_fsetid()?;
         let _acting = (changes && cx.uid() != 0)
             .then(|| {
                 self.identity.become_caller(Caller {

@@ -129,6 +129,7 @@ impl StackFs {
     }
 
     pub(crate) fn do_setattr(&self, _: &Context<'_>, op: &Setattr) -> Result<Attributes, Errno> {
+        self.identity.with_fsetid()?;
         let object = self.object(op.node, op.handle)?;
         // Nothing to set is chown(path, -1, -1), which clears set-id bits and the rest of chown.
         let nothing = op.mode.is_none() && op.size.is_none() && op.changed.is_none();
@@ -165,10 +166,7 @@ impl StackFs {
     }
 
     fn set_size(&self, op: &Setattr, object: &Object, size: u64) -> Result<(), Errno> {
-        let _acting = match op.kill_suidgid {
-            true => Some(self.identity.without_fsetid()?),
-            false => None,
-        };
+        self.identity.dropping_set_id(op.kill_suidgid)?;
         if let Object::Opened(fd) = object {
             match rustix::fs::ftruncate(fd, size) {
                 // Open for reading only: the kernel has checked another right than that one.

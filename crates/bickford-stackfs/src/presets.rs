@@ -53,6 +53,7 @@ impl Preset {
             splice: false,
             exclusive: false,
             watch: false,
+            xattr: true,
             io: IoMode::Plain,
         };
         match self {
@@ -130,6 +131,10 @@ pub struct Settings {
     /// Others change the lower directory, and their changes are watched; what cannot be watched
     /// is cached for a second.
     pub watch: bool,
+    /// Whether extended attributes are served. Without, the kernel does not ask for
+    /// `security.capability` before the first write to a file; and as with ext4's `noacl`, a file
+    /// that has an ACL below grants its group what the ACL's mask allows.
+    pub xattr: bool,
     /// How data travel.
     pub io: IoMode,
 }

@@ -52,7 +52,16 @@ impl StackFs {
         Ok((fd, path))
     }
 
+    /// ENOSYS has the kernel refuse further ones by itself, with EOPNOTSUPP.
+    fn served(&self) -> Result<(), Errno> {
+        match self.settings.xattr {
+            true => Ok(()),
+            false => Err(Errno::NOSYS),
+        }
+    }
+
     pub(crate) fn do_getxattr(&self, op: &Getxattr<'_>) -> Result<XattrAnswer, Errno> {
+        self.served()?;
         // The kernel asks for security.capability at the first write to a file, which is open then.
         let answer = if let Some(fd) = self.lower_files.any(op.node.0) {
             fetch(op.size, |buffer| {
@@ -68,6 +77,8 @@ impl StackFs {
     }
 
     pub(crate) fn do_setxattr(&self, op: &Setxattr<'_>) -> Result<(), Errno> {
+        self.served()?;
+        self.identity.with_fsetid()?;
         let (fd, path) = self.path_of(op.node)?;
         let flags = XattrFlags::from_bits(op.flags).ok_or(Errno::INVAL)?;
         rustix::fs::setxattr(path.as_str(), op.name, op.value, flags)?;
@@ -85,6 +96,7 @@ impl StackFs {
         cx: &Context<'_>,
         op: &Listxattr,
     ) -> Result<XattrAnswer, Errno> {
+        self.served()?;
         let (_fd, path) = self.path_of(op.node)?;
         if cx.uid() == 0 {
             return fetch(op.size, |buffer| {
@@ -105,6 +117,8 @@ impl StackFs {
     }
 
     pub(crate) fn do_removexattr(&self, op: &Removexattr<'_>) -> Result<(), Errno> {
+        self.served()?;
+        self.identity.with_fsetid()?;
         let (_fd, path) = self.path_of(op.node)?;
         rustix::fs::removexattr(path.as_str(), op.name)
     }

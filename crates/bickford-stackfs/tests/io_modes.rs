@@ -4,7 +4,8 @@
 mod support;
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::process::CommandExt;
 
 use bickford_stackfs::{IoMode, Preset};
 
@@ -105,6 +106,63 @@ fn a_set_user_id_file_goes_through_the_daemon() {
     let mut text = [0; 4];
     other.read_exact_at(&mut text, 0).unwrap();
     assert_eq!(&text, b"TEXT");
+}
+
+/// What made a file for pass-through has put `CAP_FSETID` aside.
+#[test]
+fn set_id_bits_of_root_stay_after_files_were_made() {
+    const STRANGERS: u32 = 12_345;
+    each_preset(|mount| {
+        fs::create_dir(mount.path("d")).unwrap();
+        chown(mount.path("d"), None, Some(STRANGERS)).unwrap();
+        let mode = |name: &str| fs::metadata(mount.below(name)).unwrap().mode() & 0o7777;
+        let make = |name: &str| fs::write(mount.path(name), "x").unwrap();
+        for (round, directory) in [0o755, 0o2755].into_iter().enumerate() {
+            fs::set_permissions(mount.path("d"), permissions(directory)).unwrap();
+            assert_eq!(mode("d"), directory);
+            let name = |kind: &str| format!("d/{kind}{round}");
+            make(&name("made"));
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o2755);
+            options.open(mount.path(name("opened"))).unwrap();
+            assert_eq!(mode(&name("opened")), 0o2755);
+
+            make(&name("changed"));
+            chown(mount.path(name("changed")), None, Some(STRANGERS)).unwrap();
+            fs::set_permissions(mount.path(name("changed")), permissions(0o6755)).unwrap();
+            assert_eq!(mode(&name("changed")), 0o6755);
+
+            make(&name("before"));
+            fs::write(mount.path(name("changed")), "root writes").unwrap();
+            assert_eq!(mode(&name("changed")), 0o6755);
+        }
+    });
+}
+
+#[test]
+fn without_extended_attributes_files_are_made_and_written() {
+    if !can_mount() {
+        return;
+    }
+    for io in [IoMode::Passthrough, IoMode::Cached, IoMode::Direct] {
+        let mut settings = Preset::Fast.settings();
+        (settings.io, settings.xattr) = (io, false);
+        let lower = tempfile::tempdir().unwrap();
+        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        fs::write(mount.path("f"), "text").unwrap();
+        assert_eq!(fs::read(mount.below("f")).unwrap(), b"text");
+        let path = mount.path("f");
+        let value = rustix::fs::getxattr(&path, "user.name", &mut [0; 8][..]);
+        assert_eq!(value, Err(rustix::io::Errno::OPNOTSUPP));
+        let flags = rustix::fs::XattrFlags::empty();
+        let set = rustix::fs::setxattr(&path, "user.name", b"value", flags);
+        assert_eq!(set, Err(rustix::io::Errno::OPNOTSUPP));
+        fs::set_permissions(&path, permissions(0o6777)).unwrap();
+        let mut write = std::process::Command::new("sh");
+        write.args(["-c", "echo more >>$0"]).arg(&path);
+        assert!(write.uid(65534).gid(65534).status().unwrap().success());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
+    }
 }
 
 #[test]
