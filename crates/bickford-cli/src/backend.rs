@@ -127,6 +127,13 @@ pub(crate) struct Choices {
     #[arg(long, value_enum)]
     pub(crate) lower: Option<LowerName>,
 
+    /// Serve no extended attributes, and so no ACLs and file capabilities
+    ///
+    /// The first write to each file is then spared a request. As with ext4's noacl, a file that has an
+    /// ACL in SOURCE grants its group what the ACL's mask allows.
+    #[arg(long)]
+    pub(crate) no_xattr: bool,
+
     /// A layer over SOURCE, such as 'log:format=json'; may be given again, the first is outermost
     ///
     /// 'bickford layers' lists them with their options.
@@ -174,6 +181,7 @@ impl Backend {
         if let Some(lower) = choices.lower {
             settings = settings.lower(lower.lower());
         }
+        settings.xattr = !choices.no_xattr;
         let stackfs = StackFs::builder(source).settings(settings).build();
         let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
         let stackfs = Arc::new(stackfs);
