@@ -3,7 +3,7 @@
 //! A request goes to the queue of the CPU on which its caller runs, into an entry that waits. Every
 //! thread has a ring of its own with one waiting entry, so that a handler that takes long holds up
 //! nobody else: the kernel gives further requests to the entries of other threads of the queue.
-//! Each queue begins with two threads; `watch.rs` adds more when all but one are stuck in handlers.
+//! Each queue begins with a few threads; `watch.rs` adds more when all but one are stuck in handlers.
 //! While a reply is due later, its entry is kept and the thread registers another one.
 //!
 //! FORGET, INTERRUPT and notifications do not use the rings; they go over /dev/fuse.
@@ -37,8 +37,11 @@ use spawn::Starting;
 
 /// Threads of one queue, at most.
 const THREADS_MAX: usize = 16;
-/// Threads of one queue at the beginning.
+/// Threads of one queue at the beginning, at least.
 const THREADS_MIN: usize = 2;
+/// Threads of all queues together at the beginning, at least. The kernel takes the entry that was
+/// given back last: threads that are not needed sleep, and cost what they have of the stack.
+const THREADS_BEGIN: usize = 16;
 
 /// What the threads of a session share.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ struct Shared {
     queues: Vec<Arc<Queue>>,
     /// Threads that a queue may have.
     threads_max: usize,
+    /// Threads that a queue begins with.
+    threads_begin: usize,
     workers: AtomicUsize,
     kickers: Vec<kick::Kicker>,
     /// Number of the connection, where the kernel tells it.
@@ -128,13 +133,17 @@ impl Prepared {
     pub(crate) fn new(device: &Arc<OwnedFd>, workers: Workers) -> io::Result<Self> {
         let cpus = probe::possible_cpus()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let threads_max = workers.max.clamp(THREADS_MIN, THREADS_MAX);
         let shared = Arc::new(Shared {
             device: Arc::clone(device),
             payload: payload_size(),
             queues: (0..cpus)
                 .map(|number| Arc::new(Queue::new(number)))
                 .collect(),
-            threads_max: workers.max.clamp(THREADS_MIN, THREADS_MAX),
+            threads_max,
+            threads_begin: THREADS_BEGIN
+                .div_ceil(usize::from(cpus).max(1))
+                .clamp(THREADS_MIN, threads_max),
             workers: AtomicUsize::new(1),
             kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
             connection: super::abort::connection(device),
@@ -167,7 +176,7 @@ impl Prepared {
             }
         }
         for queue in &rings.shared.queues {
-            for _ in 1..THREADS_MIN {
+            for _ in 1..rings.shared.threads_begin {
                 let more = spawn::spawn(&rings.shared, queue)
                     .and_then(|starting| starting.go(dispatcher, false));
                 if let Err(error) = more {
