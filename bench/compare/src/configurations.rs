@@ -65,7 +65,7 @@ enum Build {
     Go,
 }
 
-use Mode::{Cached, Direct, PassThrough, Plain, Usual};
+use Mode::{Cached, Direct, PassThrough, Plain, Usual, WithoutXattr};
 
 pub(crate) const PEERS: &[Peer] = &[
     Peer {
@@ -156,6 +156,8 @@ impl Peer {
                 Mode::Cached => ("-cached", Some(self.cached())),
                 Mode::PassThrough => ("-passthrough", Some("best,passthrough")),
                 Mode::Direct => ("-direct", Some("best,direct")),
+                // Peers never have any.
+                Mode::WithoutXattr => ("-no-xattr", Some("best")),
             };
             let program = self.program();
             let mut command = vec![program.to_string_lossy().into_owned()];
@@ -209,6 +211,9 @@ pub(crate) fn all(bickford: &Path, peers: &[&Peer]) -> Vec<Configuration> {
         ours("bickford-passthrough", PassThrough, "fast", "passthrough"),
         ours("bickford-direct", Direct, "fast", "direct"),
     ];
+    let mut without = ours("bickford-no-xattr", WithoutXattr, "fast", "auto");
+    without.command.push("--no-xattr".to_owned());
+    all.push(without);
     all.extend(peers.iter().flat_map(|peer| peer.configurations()));
     all
 }

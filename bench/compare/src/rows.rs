@@ -69,6 +69,8 @@ pub(crate) enum Mode {
     PassThrough,
     /// No page cache.
     Direct,
+    /// Bickford's `fast` without extended attributes, which the peers have not either.
+    WithoutXattr,
 }
 
 /// One row.
@@ -107,7 +109,13 @@ const fn names(id: &'static str, title: &'static str, work: Work, set: Set, ops:
 
 const fn files(id: &'static str, title: &'static str, work: Work, set: Set, ops: u64) -> Row {
     Row {
-        modes: &[Mode::Plain, Mode::Usual, Mode::Cached, Mode::PassThrough],
+        modes: &[
+            Mode::Plain,
+            Mode::Usual,
+            Mode::Cached,
+            Mode::PassThrough,
+            Mode::WithoutXattr,
+        ],
         ..names(id, title, work, set, ops)
     }
 }
