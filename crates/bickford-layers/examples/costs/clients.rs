@@ -26,7 +26,7 @@ const CLIENTS: [(usize, &str); 3] = [(1, "1 client"), (8, "8 clients"), (32, "32
 const NAMES: usize = 64;
 
 /// Turns of all clients in one round; each is a LOOKUP and a GETATTR of every name.
-const TURNS: usize = 1024;
+const TURNS: usize = 2048;
 
 /// Every name is a directory, and may be renamed.
 struct Everything;
@@ -163,13 +163,15 @@ impl Crowd {
     fn round(&mut self) -> Outcome {
         let server = Arc::clone(self.kernel.server());
         let (turns, clients) = (self.turns, self.clients.len());
-        let barrier = Barrier::new(clients + 1);
-        let run = &|number: usize, messages: &mut [Vec<u8>]| -> std::io::Result<u64> {
+        let barrier = Barrier::new(clients);
+        let run = &|number: usize,
+                    messages: &mut [Vec<u8>]|
+         -> std::io::Result<(Instant, Instant, u64)> {
             let worker = server.worker(number + 1);
             let counter = Arc::<Counter>::default();
             let responder: Arc<dyn Responder> = counter.clone();
             barrier.wait();
-            let before = waits();
+            let (before, began) = (waits(), Instant::now());
             let mut sent = 0;
             for _ in 0..turns {
                 for message in messages.iter_mut() {
@@ -184,30 +186,32 @@ impl Crowd {
                     }
                 }
             }
-            let waited = waits()? - before?;
+            let (ended, waited) = (Instant::now(), waits()? - before?);
             match counter.errors.load(Ordering::Relaxed) {
-                0 => Ok(waited),
+                0 => Ok((began, ended, waited)),
                 errors => Err(std::io::Error::other(format!("{errors} requests failed"))),
             }
         };
-        let (mut began, mut waited) = (Instant::now(), 0);
+        let mut spans = Vec::new();
         std::thread::scope(|scope| -> Outcome {
             let clients = self.clients.iter_mut().enumerate();
             let threads: Vec<_> = clients
                 .map(|(number, messages)| scope.spawn(move || run(number, messages)))
                 .collect();
-            barrier.wait();
-            began = Instant::now();
             for thread in threads {
-                waited += thread.join().map_err(|_| "a client panicked")??;
+                spans.push(thread.join().map_err(|_| "a client panicked")??);
             }
             Ok(())
         })?;
-        let took = began.elapsed();
+        // From the first that begins to the last that ends, as they themselves see it.
+        let began = spans.iter().map(|(began, ..)| *began).min();
+        let ended = spans.iter().map(|(_, ended, _)| *ended).max();
+        let took = ended.zip(began).ok_or("no clients")?;
+        let took = took.0 - took.1;
         let requests: usize = self.clients.iter().map(|client| client.len() * turns).sum();
         self.times.push(took.as_secs_f64() * 1e9 / requests as f64);
         self.requests += requests as u64;
-        self.waits += waited;
+        self.waits += spans.iter().map(|(.., waited)| waited).sum::<u64>();
         Ok(())
     }
 
