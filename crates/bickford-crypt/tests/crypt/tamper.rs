@@ -113,6 +113,34 @@ fn blocks_do_not_stand_for_each_other() {
     assert_eq!(read(&mut mount, node), Err(libc::EIO));
 }
 
+/// Whether a block is the right one must not be told by its plaintext.
+#[test]
+fn blocks_of_equal_plaintext_are_refused_elsewhere() {
+    let plain = vec![7; 4 * 4096];
+    let (mut mount, node, below) = written(&plain);
+    let (_, _, other) = written(&plain);
+    let place = |block: usize| 32 + block * SLOT..32 + (block + 1) * SLOT;
+    let places = || (0..4).flat_map(|from| (0..4).map(move |to| (from, to)));
+    let moved = places().filter(|(from, to)| from != to);
+    let moved = moved.map(|(from, to)| (&below, "this file", from, to));
+    let foreign = places().map(|(from, to)| (&other, "another file", from, to));
+    for (source, whose, from, to) in moved.chain(foreign) {
+        let mut altered = below.clone();
+        altered[place(to)].copy_from_slice(&source[place(from)]);
+        put(&mount, node, altered);
+        let file = mount.open(node, libc::O_RDONLY).unwrap();
+        for block in 0..4 {
+            let read = mount.read(file, block as u64 * 4096, 4096);
+            let case = format!("block {from} of {whose} as block {to}, read at {block}");
+            match block == to {
+                true => assert!(read == Err(libc::EIO), "{case}"),
+                false => assert!(read.unwrap() == plain[..4096], "{case}"),
+            }
+        }
+        mount.close(file);
+    }
+}
+
 #[test]
 fn another_key_reads_nothing() {
     let (mount, node, _) = written(&contents(5000));
@@ -215,7 +243,9 @@ fn mutated_files_read_as_they_were_or_not_at_all() {
         let mut random = fastrand::Rng::with_seed(seed);
         let plain: Vec<u8> = (0..random.usize(..14_000)).map(|_| random.u8(..)).collect();
         let (mut mount, node, mut below) = written(&plain);
-        let (_, _, other) = written(&plain);
+        // Of the same length, and nowhere the same: a block of it that is taken for one of ours shows.
+        let foreign: Vec<u8> = plain.iter().map(|byte| !byte).collect();
+        let (_, _, other) = written(&foreign);
         for _ in 0..random.usize(1..4) {
             mutate(&mut random, &mut below, &other);
         }

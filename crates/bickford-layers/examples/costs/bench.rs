@@ -15,9 +15,9 @@ use zerocopy::IntoBytes;
 
 /// Counts answers, and takes the bytes out of those that are ranges of a file.
 #[derive(Default)]
-struct Counter {
-    answers: AtomicUsize,
-    errors: AtomicU64,
+pub(crate) struct Counter {
+    pub(crate) answers: AtomicUsize,
+    pub(crate) errors: AtomicU64,
 }
 
 impl Responder for Counter {
@@ -42,6 +42,22 @@ pub(crate) struct Bench {
     responder: Arc<dyn Responder>,
     /// Nanoseconds a request, one for each round.
     pub(crate) times: Vec<f64>,
+}
+
+/// What was measured, by name: nanoseconds a request, one for each round.
+pub(crate) trait Timed {
+    fn name(&self) -> &str;
+    fn times(&self) -> &[f64];
+}
+
+impl Timed for Bench {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn times(&self) -> &[f64] {
+        &self.times
+    }
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::bench::{Bench, Outcome};
+use crate::bench::{Outcome, Timed};
 
 /// The value below which this part of the values lies.
 fn quantile(values: &[f64], part: f64) -> f64 {
@@ -22,11 +22,10 @@ pub(crate) struct Report {
 
 impl Report {
     /// Adds benches that ran in one, the first of which is what the others are compared with.
-    pub(crate) fn add(&mut self, title: &str, benches: &[Bench]) -> Outcome {
-        let Some(first) = benches.first() else {
-            return Ok(());
-        };
-        let rounds = first.times.len();
+    /// Answers the median ratio of the last one.
+    pub(crate) fn add(&mut self, title: &str, benches: &[impl Timed]) -> Outcome<f64> {
+        let first = benches.first().ok_or("nothing was measured")?;
+        let (rounds, mut ratio) = (first.times().len(), f64::NAN);
         let mut table = format!("\n{title}, {rounds} rounds, ns a request\n");
         let header = format!(
             "{:<40}{:>9}{:>9}{:>9}{:>8}{:>9}",
@@ -34,26 +33,32 @@ impl Report {
         );
         writeln!(table, "{header}")?;
         for bench in benches {
-            let pairs = || bench.times.iter().zip(&first.times);
+            let pairs = || bench.times().iter().zip(first.times());
             let ratios: Vec<_> = pairs().map(|(time, bare)| time / bare).collect();
             let more: Vec<_> = pairs().map(|(time, bare)| time - bare).collect();
+            ratio = quantile(&ratios, 0.5);
             writeln!(
                 table,
                 "{:<40}{:>9.0}{:>9.0}{:>9.0}{:>8.3}{:>9.0}",
-                bench.name,
-                quantile(&bench.times, 0.5),
-                quantile(&bench.times, 0.0),
-                quantile(&bench.times, 0.75),
-                quantile(&ratios, 0.5),
+                bench.name(),
+                quantile(bench.times(), 0.5),
+                quantile(bench.times(), 0.0),
+                quantile(bench.times(), 0.75),
+                ratio,
                 quantile(&more, 0.5),
             )?;
-            for (round, time) in bench.times.iter().enumerate() {
-                writeln!(self.raw, "{title}\t{}\t{round}\t{time:.1}", bench.name)?;
+            for (round, time) in bench.times().iter().enumerate() {
+                writeln!(self.raw, "{title}\t{}\t{round}\t{time:.1}", bench.name())?;
             }
         }
-        print!("{table}");
-        self.table += &table;
-        Ok(())
+        self.say(&table);
+        Ok(ratio)
+    }
+
+    /// Prints a text, and keeps it for the table.
+    pub(crate) fn say(&mut self, text: &str) {
+        print!("{text}");
+        self.table += text;
     }
 
     /// Writes `costs.txt` and `costs.tsv` into a directory, which is made.

@@ -64,6 +64,7 @@ mod filesystem;
 pub mod future;
 mod handles;
 mod listing;
+pub mod lower;
 pub mod memory;
 mod names;
 mod options;

@@ -1,0 +1,349 @@
+//! From paths to what is below.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+
+use super::File;
+use crate::ops::decode_device;
+use crate::path::{Handles, Listing, New, Open, Subject};
+use crate::{Context, Errno, Result};
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+/// What opening takes over. The kernel sends others, too, which openat2(2) would refuse.
+const OPEN: OFlags = OFlags::RWMODE
+    .union(OFlags::TRUNC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::SYNC)
+    .union(OFlags::NOATIME);
+
+/// A directory of the machine that paths of the mount lead into. As a descriptor it is the directory
+/// itself, for instance for fstatvfs(2).
+#[derive(Debug)]
+pub struct Directory {
+    root: OwnedFd,
+}
+
+impl Directory {
+    /// The directory at a path of the machine, wherever it is moved later.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is no directory; with the path.
+    pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        let root = fs::open(path, DIRECTORY | OFlags::PATH, Mode::empty());
+        match root {
+            Ok(root) => Ok(Self { root }),
+            Err(errno) => {
+                let what = format!("open directory {}: {errno}", path.display());
+                Err(io::Error::new(io::Error::from(errno).kind(), what))
+            }
+        }
+    }
+
+    /// Opens what is below a path of the mount, following no symbolic link.
+    fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let below = if below.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            below
+        };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat2(&self.root, below, flags, Mode::empty(), resolve)
+    }
+
+    /// What is at a path, a symbolic link included: to be asked for and changed, not for its contents.
+    ///
+    /// # Errors
+    /// As open(2); ELOOP where a symbolic link is in the middle of the path.
+    pub fn file(&self, path: &Path) -> Result<File> {
+        self.resolve(path, OFlags::PATH).map(File::from)
+    }
+
+    /// What an operation is about: the open file that its handle stands for, or else what is at its
+    /// path.
+    ///
+    /// # Errors
+    /// EBADF for a handle that is not open; else as [`Directory::file`].
+    pub fn find(&self, open: &Handles<File>, subject: Subject<'_>) -> Result<File> {
+        match open.get(subject)? {
+            Some(file) => Ok(File::clone(&file)),
+            None => self.file(subject.path()?),
+        }
+    }
+
+    /// Opens a file as the kernel asks for it. Not with O_APPEND, since the kernel appends at the
+    /// offset that it knows, and not with O_DIRECT, since its buffers are not aligned.
+    ///
+    /// # Errors
+    /// As open(2); ELOOP where a symbolic link is in the path.
+    pub fn open(&self, path: &Path, open: Open) -> Result<File> {
+        let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
+        self.resolve(path, flags).map(File::from)
+    }
+
+    /// The name that a path ends in, within the directory that it is in.
+    ///
+    /// # Errors
+    /// As open(2) of that directory; ENOTDIR where it is a symbolic link. EBUSY for the root, which
+    /// has no name.
+    pub fn place<'a>(&self, path: &'a Path) -> Result<Place<'a>> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::BUSY);
+        };
+        let parent = self.resolve(parent, DIRECTORY | OFlags::PATH)?;
+        Ok(Place { parent, name })
+    }
+
+    /// Adds what a directory holds to a listing, in one piece.
+    ///
+    /// # Errors
+    /// As open(2) and getdents(2); ENOTDIR for a symbolic link.
+    pub fn list(&self, path: &Path, listing: &mut Listing) -> Result<()> {
+        for entry in fs::Dir::new(self.resolve(path, DIRECTORY)?)? {
+            let entry = entry?;
+            let kind = entry.file_type().as_raw_mode();
+            listing.add(entry.file_name().to_bytes(), kind);
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+/// A name in a directory, whether there is something of that name or not. As a descriptor it is the
+/// directory, so that both are what the `*at` calls ask for.
+#[derive(Debug)]
+pub struct Place<'a> {
+    parent: OwnedFd,
+    name: &'a OsStr,
+}
+
+impl Place<'_> {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &OsStr {
+        self.name
+    }
+
+    /// Makes an empty file, a device, a socket or a pipe of this name, as MKNOD asks for it.
+    ///
+    /// # Errors
+    /// As mknod(2).
+    pub fn mknod(&self, new: New) -> Result<()> {
+        let mode = Mode::from_raw_mode(new.mode);
+        let kind = FileType::from_raw_mode(new.mode);
+        let (major, minor) = decode_device(new.rdev);
+        let device = fs::makedev(major, minor);
+        fs::mknodat(&self.parent, self.name, kind, mode, device)
+    }
+
+    /// Gives what was just made here to the caller, but for the group in a directory that gives its
+    /// own (set-group-id). `new` are the permissions of what is no symbolic link: a change of owner
+    /// takes set-id bits away, so that those of a file are put back.
+    ///
+    /// # Errors
+    /// As chown(2) and chmod(2).
+    pub fn give(&self, cx: &Context<'_>, new: Option<New>) -> Result<()> {
+        self.give_to(cx.uid(), cx.gid(), new)
+    }
+
+    fn give_to(&self, user: u32, group: u32, new: Option<New>) -> Result<()> {
+        let parent = fs::statat(&self.parent, "", AtFlags::EMPTY_PATH)?;
+        let inherits = parent.st_mode & 0o2000 != 0;
+        let group = Some(Gid::from_raw(group)).filter(|_| !inherits);
+        let (user, nofollow) = (Some(Uid::from_raw(user)), AtFlags::SYMLINK_NOFOLLOW);
+        fs::chownat(&self.parent, self.name, user, group, nofollow)?;
+        match new {
+            Some(new) if new.mode & 0o6000 != 0 => {
+                let mode = Mode::from_raw_mode(new.mode);
+                fs::chmodat(&self.parent, self.name, mode, AtFlags::empty())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Place<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.parent.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use bickford_abi::OpenInFlags;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::ops::Payload;
+
+    /// `dir/file`, and `secret` beside the directory that is shown.
+    fn shown() -> (TempDir, Directory) {
+        let temporary = tempfile::tempdir().unwrap();
+        let at = |name: &str| temporary.path().join(name);
+        std::fs::create_dir_all(at("shown/dir")).unwrap();
+        std::fs::create_dir(at("outside")).unwrap();
+        std::fs::write(at("shown/dir/file"), "text").unwrap();
+        std::fs::write(at("outside/file"), "secret").unwrap();
+        let directory = Directory::new(at("shown")).unwrap();
+        (temporary, directory)
+    }
+
+    fn open(flags: OFlags) -> Open {
+        Open::new(flags.bits(), OpenInFlags::empty())
+    }
+
+    fn names(directory: &Directory, path: &str) -> Result<Vec<Vec<u8>>> {
+        let mut listing = Listing::new(0, 4096);
+        directory.list(path.as_ref(), &mut listing)?;
+        let names = listing.into_names().into_iter();
+        Ok(names.map(|name| name.name.into()).collect())
+    }
+
+    #[test]
+    fn paths_lead_to_what_is_below() {
+        let (temporary, directory) = shown();
+        let file = directory.file("/dir/file".as_ref()).unwrap();
+        assert_eq!(file.attr().unwrap().size, 4);
+        let root = directory.file("/".as_ref()).unwrap().attr().unwrap();
+        let metadata = temporary.path().join("shown").metadata().unwrap();
+        assert_eq!(root.ino, metadata.ino());
+        assert_eq!(names(&directory, "/").unwrap(), [b"dir"]);
+        assert_eq!(names(&directory, "/dir").unwrap(), [b"file"]);
+        let missing = directory.file("/dir/none".as_ref());
+        assert_eq!(missing.err(), Some(Errno::NOENT));
+        assert_eq!(names(&directory, "/dir/file"), Err(Errno::NOTDIR));
+    }
+
+    #[test]
+    fn nothing_leads_out() {
+        let (temporary, directory) = shown();
+        let at = |name: &str| temporary.path().join(name);
+        std::fs::rename(at("shown/dir"), at("shown/away")).unwrap();
+        symlink("../outside", at("shown/dir")).unwrap();
+        symlink("away/file", at("shown/link")).unwrap();
+        let path = Path::new("/dir/file");
+        assert_eq!(directory.file(path).err(), Some(Errno::LOOP));
+        let reading = open(OFlags::RDONLY);
+        assert_eq!(directory.open(path, reading).err(), Some(Errno::LOOP));
+        assert_eq!(directory.place(path).err(), Some(Errno::NOTDIR));
+        let deeper = directory.place("/dir/file/new".as_ref());
+        assert_eq!(deeper.err(), Some(Errno::LOOP));
+        assert_eq!(names(&directory, "/dir"), Err(Errno::NOTDIR));
+        let link = Path::new("/link");
+        assert_eq!(directory.open(link, reading).err(), Some(Errno::LOOP));
+        // The link itself is something to ask for.
+        let attr = directory.file(link).unwrap().attr().unwrap();
+        assert_eq!(attr.file_type(), 0o120_000);
+        let above = directory.file("/../outside/file".as_ref());
+        assert_eq!(above.err(), Some(Errno::XDEV));
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_named() {
+        let error = Directory::new("/nowhere/at/all").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+        assert!(Directory::new("/proc/self/status").is_err());
+    }
+
+    #[test]
+    fn places_are_names_in_directories() {
+        let (temporary, directory) = shown();
+        let place = directory.place("/dir/new".as_ref()).unwrap();
+        fs::mkdirat(&place, place.name(), Mode::from_raw_mode(0o700)).unwrap();
+        assert!(temporary.path().join("shown/dir/new").is_dir());
+        let place = directory.place("/dir/pipe".as_ref()).unwrap();
+        place.mknod(New::of_mode(0o010_600)).unwrap();
+        assert_eq!(place.mknod(New::of_mode(0o100_600)), Err(Errno::EXIST));
+        let made = temporary.path().join("shown/dir/pipe").metadata().unwrap();
+        assert_eq!(made.mode() & 0o170_000, 0o010_000);
+        let root = directory.place("/".as_ref());
+        assert_eq!(root.err(), Some(Errno::BUSY));
+        let missing = directory.place("/none/new".as_ref());
+        assert_eq!(missing.err(), Some(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_handle_goes_before_a_path() {
+        let (temporary, directory) = shown();
+        let path = Path::new("/dir/file");
+        let file = directory.open(path, open(OFlags::RDONLY)).unwrap();
+        let files = Handles::default();
+        let handle = files.insert(file);
+        std::fs::remove_file(temporary.path().join("shown/dir/file")).unwrap();
+        let subject = Subject::new(Some(path), Some(handle));
+        let found = directory.find(&files, subject).unwrap();
+        assert_eq!(found.attr().unwrap().links, 0);
+        let by_path = directory.find(&files, path.into());
+        assert_eq!(by_path.err(), Some(Errno::NOENT));
+        drop(files.remove(subject));
+        let closed = directory.find(&files, subject);
+        assert_eq!(closed.err(), Some(Errno::BADF));
+    }
+
+    #[test]
+    fn the_flags_of_the_kernel_open() {
+        let (temporary, directory) = shown();
+        let path = Path::new("/dir/file");
+        // 0x20 is what execve(2) opens with.
+        for other in [
+            OFlags::APPEND,
+            OFlags::DIRECT,
+            OFlags::from_bits_retain(0x20),
+        ] {
+            let file = directory.open(path, open(OFlags::RDWR | other)).unwrap();
+            let written = file.write(1, Payload::from_bytes(b"i"));
+            assert_eq!(written, Ok(1), "{other:?}");
+        }
+        let contents = std::fs::read(temporary.path().join("shown/dir/file")).unwrap();
+        assert_eq!(contents, b"tixt");
+        let reading = directory.open(path, open(OFlags::RDONLY)).unwrap();
+        let written = reading.write(0, Payload::from_bytes(b"i"));
+        assert_eq!(written, Err(Errno::BADF));
+        assert_eq!(reading.read(1, 9).into_bytes().unwrap(), b"ixt");
+    }
+
+    #[test]
+    fn what_is_made_is_given_with_its_permissions() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: not root, and owners are changed");
+            return;
+        }
+        let (temporary, directory) = shown();
+        let lower = temporary.path().join("shown/dir");
+        let set_group = std::fs::Permissions::from_mode(0o2755);
+        for (group, inherits) in [(8, false), (0, true)] {
+            let name = format!("/dir/new{group}");
+            let place = directory.place(name.as_ref()).unwrap();
+            if inherits {
+                std::fs::set_permissions(&lower, set_group.clone()).unwrap();
+            }
+            std::fs::write(lower.join(place.name()), "").unwrap();
+            let new = New::of_mode(0o106_711);
+            place.give_to(7, 8, Some(new)).unwrap();
+            let made = lower.join(place.name()).metadata().unwrap();
+            assert_eq!((made.uid(), made.gid()), (7, group));
+            assert_eq!(made.mode() & 0o7777, 0o6711);
+        }
+        // Not to what a symbolic link leads to.
+        symlink("file", lower.join("link")).unwrap();
+        let place = directory.place("/dir/link".as_ref()).unwrap();
+        place.give_to(7, 8, None).unwrap();
+        assert_eq!(lower.join("file").metadata().unwrap().uid(), 0);
+        assert_eq!(lower.join("link").symlink_metadata().unwrap().uid(), 7);
+    }
+}
