@@ -8,7 +8,7 @@
 #
 #   PART       round-trip, eval, crossing; else all three
 #   --medium   PostMark and the copy at the papers' size and with as many rounds as else, Bonnie's phases
-#              at one size, no buffer sizes, fewer names and forks
+#              at two sizes, no buffer sizes, fewer names and forks
 #   --quick    only shows that everything runs: its figures mean nothing
 set -eu
 
@@ -33,12 +33,14 @@ full)
 	;;
 medium)
 	round_trip_length='--rounds 5 --count 5000'
-	eval_length='--rows s4,s5,s3a-50,s3b-50,s3c-50,s3d-50,s3e-50,s3f-50 --rounds 3'
+	phases=$(printf ',s3%s-25' a b c d e f)$(printf ',s3%s-100' a b c d e f)
+	eval_length="--rows s4,s5$phases --rounds 3"
 	crossing_length='-f 1 -wi 3 -i 5'
 	;;
 quick)
 	round_trip_length='--rounds 2 --count 1000'
-	eval_length='--rows s4,s5,s3a-25,s3b-25,s3c-25,s3d-25,s3e-25,s3f-25 --rounds 1 --scale 0.2'
+	phases=$(printf ',s3%s-25' a b c d e f)
+	eval_length="--rows s4,s5$phases --rounds 1 --scale 0.2"
 	crossing_length='-f 1 -wi 1 -i 1'
 	;;
 esac
@@ -103,6 +105,29 @@ round_trip() {
 		"jfuse=$jfuse" "jnr-fuse=$jnr"
 }
 
+# ratios REPORT.CSV: what each configuration does of what StackFS does, by medians; more is better.
+ratios() {
+	echo "throughput against StackFS with the same preset (medians)"
+	sed 's/"[^"]*"/name/' "$1" | awk -F, '
+		NR > 1 && $4 == "opt" { opt[$1] = $7 }
+		NR > 1 && $4 == "native" { order[++rows] = $1 }
+		NR > 1 && $4 != "opt" { median[$1, $4] = $7; if (!($4 in seen)) { seen[$4]; names[++configs] = $4 } }
+		END {
+			printf "%-8s", "row"
+			for (i = 1; i <= configs; i++) printf " %16s", names[i]
+			print ""
+			for (r = 1; r <= rows; r++) {
+				printf "%-8s", order[r]
+				for (i = 1; i <= configs; i++) {
+					value = median[order[r], names[i]]
+					if (value > 0 && opt[order[r]] > 0) printf " %16.3f", value / opt[order[r]]
+					else printf " %16s", "failed"
+				}
+				print ""
+			}
+		}'
+}
+
 for part in $parts; do
 	case $part in
 	round-trip)
@@ -116,6 +141,7 @@ for part in $parts; do
 		# shellcheck disable=SC2086 # the options are words
 		scripts/eval-java.sh --config "jfuse=$jfuse" --config "jnr-fuse=$jnr" --suite sac10 --device ram \
 			$eval_length --out "$out/eval"
+		ratios "$out/eval/report.csv" | tee "$out/eval_ratios.txt"
 		;;
 	crossing)
 		echo "== the crossing, JMH"
