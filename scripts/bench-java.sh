@@ -4,24 +4,46 @@
 # crossing alone with JMH. Configurations take turns and the first round does not count. Needs root,
 # and a machine that does nothing else.
 #
-#   sudo scripts/bench-java.sh [--out DIR] [--quick] [PART ...]    parts: round-trip eval crossing; else all
+#   sudo scripts/bench-java.sh [--out DIR] [--medium | --quick] [PART ...]
+#
+#   PART       round-trip, eval, crossing; else all three
+#   --medium   PostMark and the copy at the papers' size and with as many rounds as else, Bonnie's phases
+#              at two sizes, no buffer sizes, fewer names and forks
+#   --quick    only shows that everything runs: its figures mean nothing
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 machine=$(systemd-detect-virt 2>/dev/null | grep -v none || uname -n)
 out=$root/benchsuite/runs/$(date +%F)-$machine-java
-quick=
+length=full
 parts=
 while [ $# -gt 0 ]; do
 	case $1 in
-	--out) out=$2; shift ;;
-	--quick) quick=yes ;;
+	--out) out=$(realpath -m -- "$2"); shift ;;
+	--medium | --quick) length=${1#--} ;;
 	round-trip | eval | crossing) parts="$parts $1" ;;
-	*) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	*) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 	shift
 done
 parts=${parts:-round-trip eval crossing}
+case $length in
+full)
+	round_trip_length= eval_length= crossing_length=
+	;;
+medium)
+	round_trip_length='--rounds 5 --count 5000'
+	phases=$(printf ',s3%s-25' a b c d e f)$(printf ',s3%s-100' a b c d e f)
+	eval_length="--rows s4,s5$phases --rounds 3"
+	crossing_length='-f 1 -wi 3 -i 5'
+	;;
+quick)
+	round_trip_length='--rounds 2 --count 1000'
+	phases=$(printf ',s3%s-25' a b c d e f)
+	eval_length="--rows s4,s5$phases --rounds 1 --scale 0.2"
+	crossing_length='-f 1 -wi 1 -i 1'
+	;;
+esac
 
 fail() { echo "bench-java: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "mounts file systems: run it as root"
@@ -59,6 +81,7 @@ mkdir -p "$out"
 	echo "processors: $(nproc)"
 	"$jdk/bin/java" -version 2>&1
 	echo "commit: $(git rev-parse HEAD 2>/dev/null || echo unknown)"
+	echo "length: $length; parts: $parts"
 	echo "load at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
 	echo "libfuse 3: $library"
 	echo "libraries: $(ls bindings/java/bench/target/lib | grep -E "^(jfuse-[0-9]|jnr-fuse|jmh-core)" | tr "\n" " ")"
@@ -76,10 +99,33 @@ round_trip() {
 	# shellcheck disable=SC2086 # the options are words
 	"$@" "$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" \
 		io.github.bickfordfs.bench.RoundTrip --out "$out/round_trip-$label" \
-		${quick:+--rounds 2 --count 1000} \
+		$round_trip_length \
 		"stackfs=$stack" "javafuse1=$null --data none {src} {mnt}" \
 		"javafuse2=$null --data copied {src} {mnt}" "shared=$null --data shared {src} {mnt}" \
 		"jfuse=$jfuse" "jnr-fuse=$jnr"
+}
+
+# ratios REPORT.CSV: what each configuration does of what StackFS does, by medians; more is better.
+ratios() {
+	echo "throughput against StackFS with the same preset (medians)"
+	sed 's/"[^"]*"/name/' "$1" | awk -F, '
+		NR > 1 && $4 == "opt" { opt[$1] = $7 }
+		NR > 1 && $4 == "native" { order[++rows] = $1 }
+		NR > 1 && $4 != "opt" { median[$1, $4] = $7; if (!($4 in seen)) { seen[$4]; names[++configs] = $4 } }
+		END {
+			printf "%-8s", "row"
+			for (i = 1; i <= configs; i++) printf " %16s", names[i]
+			print ""
+			for (r = 1; r <= rows; r++) {
+				printf "%-8s", order[r]
+				for (i = 1; i <= configs; i++) {
+					value = median[order[r], names[i]]
+					if (value > 0 && opt[order[r]] > 0) printf " %16.3f", value / opt[order[r]]
+					else printf " %16s", "failed"
+				}
+				print ""
+			}
+		}'
 }
 
 for part in $parts; do
@@ -94,14 +140,15 @@ for part in $parts; do
 		echo "== SAC'10: PostMark, large copy, Bonnie's phases"
 		# shellcheck disable=SC2086 # the options are words
 		scripts/eval-java.sh --config "jfuse=$jfuse" --config "jnr-fuse=$jnr" --suite sac10 --device ram \
-			${quick:+--rows s3a-25 --rows s4 --rounds 1} --out "$out/eval"
+			$eval_length --out "$out/eval"
+		ratios "$out/eval/report.csv" | tee "$out/eval_ratios.txt"
 		;;
 	crossing)
 		echo "== the crossing, JMH"
 		# shellcheck disable=SC2086 # the options are words
 		BICKFORD_LIBRARY=$target/release/libbickford_ffi.so \
 			"$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" org.openjdk.jmh.Main \
-			-prof gc -rf json -rff "$out/crossing.json" ${quick:+-f 1 -wi 1 -i 1} Crossing |
+			-prof gc -rf json -rff "$out/crossing.json" $crossing_length Crossing |
 			tee "$out/crossing.txt"
 		;;
 	esac

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the native libraries that go into the jar of bindings/java: this machine's, and that of the
-# other architecture where the toolchain for it is there. `mvn package` then puts both into the jar.
+# other architecture where the toolchain for it is there, which is loaded once where qemu is there too.
+# `mvn package` then puts both into the jar.
 #
 #   scripts/java-natives.sh [x86_64] [aarch64]     the ones named must be built; else those that can be
 set -eu
@@ -18,6 +19,25 @@ missing_for() {
 		echo "its standard library: rustup target add $1-unknown-linux-gnu"
 	[ "$1" = "$native" ] || command -v "$1-linux-gnu-gcc" >/dev/null ||
 		echo "its linker: apt-get install --no-install-recommends gcc-$(echo "$1" | tr _ -)-linux-gnu libc6-dev-$2-cross"
+}
+
+# Loads the library of another architecture and asks its version, where qemu can run a program of it.
+try_out() {
+	qemu=$(command -v "qemu-$1-static" || command -v "qemu-$1" || true)
+	if [ -z "$qemu" ]; then
+		echo "java-natives: not loaded, for there is no qemu-$1 (apt-get install qemu-user-static)" >&2
+		return
+	fi
+	program=$(mktemp)
+	printf '#include <bickford.h>\nint main(void) { return bickford_abi_version() != BICKFORD_ABI_VERSION; }\n' |
+		"$1-linux-gnu-gcc" -I crates/bickford-ffi/include -x c - -o "$program" -L "$2" -lbickford_ffi
+	status=0
+	LD_LIBRARY_PATH= "$qemu" -L "/usr/$1-linux-gnu" -E "LD_LIBRARY_PATH=$2" "$program" || status=$?
+	rm -f "$program"
+	if [ "$status" -ne 0 ]; then
+		echo "java-natives: $2/libbickford_ffi.so: $qemu cannot load it, or it is of another version (status $status)" >&2
+		exit 1
+	fi
 }
 
 # build ARCHITECTURE DEBIAN-NAME REQUIRED
@@ -42,6 +62,7 @@ build() {
 	into=bindings/java/target/natives/META-INF/native/linux-$1
 	mkdir -p "$into"
 	cp "$target/$1-unknown-linux-gnu/release/libbickford_ffi.so" "$into/"
+	try_out "$1" "$into"
 	echo "java-natives: $into/libbickford_ffi.so"
 }
 

@@ -21,26 +21,28 @@ final class Library {
 
     /** The directory of the jar for this machine, such as linux-x86_64. */
     static String platform() {
-        String os = System.getProperty("os.name", "").toLowerCase(Locale.ROOT);
-        String arch = System.getProperty("os.arch", "");
-        return os + "-" + (arch.equals("amd64") ? "x86_64" : arch);
+        return platform(System.getProperty("os.name", ""), System.getProperty("os.arch", ""));
+    }
+
+    static String platform(String os, String arch) {
+        return os.toLowerCase(Locale.ROOT) + "-" + (arch.equals("amd64") ? "x86_64" : arch);
     }
 
     /** Where the library may be: the variable alone if it is set; else the jar, then java.library.path. */
     static SymbolLookup load() {
-        return load(System.getenv(VARIABLE), System.getProperty("java.library.path", ""));
+        return load(System.getenv(VARIABLE), System.getProperty("java.library.path", ""), platform());
     }
 
-    static SymbolLookup load(String chosen, String path) {
+    static SymbolLookup load(String chosen, String path, String platform) {
         List<String> tried = new ArrayList<>();
         if (chosen != null && !chosen.isEmpty()) {
             SymbolLookup found = open(Path.of(chosen), VARIABLE + "=" + chosen, tried);
             if (found != null) {
                 return found;
             }
-            throw missing(tried);
+            throw missing(tried, platform);
         }
-        SymbolLookup found = fromJar(tried);
+        SymbolLookup found = fromJar(tried, platform);
         for (String directory : path.split(File.pathSeparator)) {
             if (found == null && !directory.isEmpty()) {
                 Path file = Path.of(directory, FILE);
@@ -48,19 +50,19 @@ final class Library {
             }
         }
         if (found == null) {
-            throw missing(tried);
+            throw missing(tried, platform);
         }
         return found;
     }
 
-    private static UnsatisfiedLinkError missing(List<String> tried) {
+    private static UnsatisfiedLinkError missing(List<String> tried, String platform) {
         return new UnsatisfiedLinkError("the native library of Bickford was not found; tried:\n  "
                 + String.join("\n  ", tried) + "\nBuild it with 'cargo build --release -p bickford-ffi' and set "
-                + VARIABLE + " to its path, or use a jar with natives for " + platform());
+                + VARIABLE + " to its path, or use a jar with natives for " + platform);
     }
 
-    private static SymbolLookup fromJar(List<String> tried) {
-        String resource = "/META-INF/native/" + platform() + "/" + FILE;
+    private static SymbolLookup fromJar(List<String> tried, String platform) {
+        String resource = "/META-INF/native/" + platform + "/" + FILE;
         try (InputStream in = Library.class.getResourceAsStream(resource)) {
             if (in == null) {
                 tried.add("jar:" + resource + ": not in the jar");
