@@ -20,7 +20,7 @@ use crate::transport::buffer::Buffer;
 pub struct Workers {
     /// At most this many.
     pub max: usize,
-    /// No more than this many wait for requests.
+    /// No more than this many wait for requests, but for a second after a burst.
     pub max_idle: usize,
 }
 
@@ -56,6 +56,9 @@ const REST: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+/// How long there must be too many workers before one ends. Where a client and several workers share a
+/// CPU, workers that only wait for it look busy: their number goes up and down within microseconds.
+const LINGER: Duration = Duration::from_secs(1);
 /// How long the pool waits before it tries again to start a thread that could not be started.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -157,6 +160,7 @@ impl Pool {
             }
         };
         let mut splicing = Splicing::new(&self.server);
+        let mut surplus = None;
         loop {
             self.idle.fetch_add(1, Ordering::SeqCst);
             if buffer.is_large() && rested(&channel) {
@@ -186,7 +190,9 @@ impl Pool {
                     splicing.process(&self.server, &worker, &mut buffer, data, &responder);
                 }
             }
-            if self.idle.load(Ordering::SeqCst) >= self.workers.max_idle && self.workers.max > 1 {
+            if self.idle.load(Ordering::SeqCst) < self.workers.max_idle || self.workers.max == 1 {
+                surplus = None;
+            } else if surplus.get_or_insert_with(Instant::now).elapsed() > LINGER {
                 return;
             }
         }
