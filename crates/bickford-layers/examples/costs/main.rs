@@ -10,7 +10,8 @@
 //! third quartile of nanoseconds a request, the median ratio to the bare file system of the same round, and the
 //! median difference. There are tables for one file system over each interface, and under empty
 //! and included layers, with LOOKUP and READ half and half; StackFS over a directory, alone and under
-//! the layers, with LOOKUP, GETATTR and READ of 4 KiB of a file in the page cache; `crypt`, by
+//! the layers and beside a directory passed through over paths, with LOOKUP, GETATTR and READ of
+//! 4 KiB of a file in the page cache; `crypt`, by
 //! sizes; and paths against inodes under 1, 8 and 32 clients, each on 64 names of its own, without
 //! and with renames (`clients` as the part of a name measures these alone). What is sent to a kernel
 //! and back comes on top of all: several microseconds each.
@@ -18,6 +19,7 @@
 mod bench;
 mod blocks;
 mod clients;
+mod mirror;
 mod report;
 mod subjects;
 
@@ -31,9 +33,11 @@ use bickford::path::{self, Adapter, Options};
 use bickford::{Blocking, FileSystem};
 use bickford_crypt::Crypt;
 use bickford_stackfs::{Preset, StackFs};
+use tokio::runtime::Runtime;
 use zerocopy::IntoBytes;
 
 use bench::{Bench, Outcome, interleave};
+use mirror::Mirror;
 use report::Report;
 use subjects::{Bare, empty, included};
 
@@ -122,15 +126,21 @@ fn simple(name: &str, file_system: impl FileSystem) -> Outcome<Bench> {
     Ok(bench)
 }
 
+fn two_threads() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+}
+
+fn spawner(runtime: &Runtime) -> impl Fn(Task) + Send + Sync + 'static {
+    let handle = runtime.handle().clone();
+    move |task: Task| drop(handle.spawn(task))
+}
+
 /// One file system over every interface, and under layers.
 fn machinery(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()?;
-    let spawner = || {
-        let handle = runtime.handle().clone();
-        move |task: Task| drop(handle.spawn(task))
-    };
+    let runtime = two_threads()?;
+    let spawner = || spawner(&runtime);
     let options = Options::default();
     let mut benches = Vec::new();
     // What encrypts needs files that are encrypted.
@@ -156,8 +166,19 @@ fn machinery(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
         .map(drop)
 }
 
-/// StackFS, alone and under layers.
+/// LOOKUP, GETATTR and READ of a file.
+fn with_attributes(name: &str, file_system: impl FileSystem) -> Outcome<Bench> {
+    let mut bench = Bench::new(name, file_system)?;
+    let (node, handle) = opened(&mut bench)?;
+    bench.add(Opcode::Lookup, 1, b"name\0");
+    bench.add(Opcode::Getattr, node, GetattrIn::default().as_bytes());
+    bench.add(Opcode::Read, node, read_of(handle).as_bytes());
+    Ok(bench)
+}
+
+/// StackFS, alone, under layers, and beside what does the same over paths.
 fn stackfs(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
+    let runtime = two_threads()?;
     let lower = tempfile::tempdir()?;
     std::fs::write(lower.path().join("name"), [7; 8192])?;
     let mut benches = Vec::new();
@@ -166,13 +187,17 @@ fn stackfs(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
         .filter(|(name, _)| name != "crypt")
     {
         let below = StackFs::builder(lower.path()).preset(Preset::Opt).build()?;
-        let mut bench = Bench::new(name, make(Box::new(below))?)?;
-        let (node, handle) = opened(&mut bench)?;
-        bench.add(Opcode::Lookup, 1, b"name\0");
-        bench.add(Opcode::Getattr, node, GetattrIn::default().as_bytes());
-        bench.add(Opcode::Read, node, read_of(handle).as_bytes());
-        benches.push(bench);
+        benches.push(with_attributes(&name, make(Box::new(below))?)?);
     }
+    let options = Options::default();
+    let mirror = || Mirror::new(lower.path());
+    let over_paths = Adapter::new(mirror()?, options);
+    let tasks = path::future::Adapter::new(mirror()?, options, spawner(&runtime));
+    benches.extend([
+        with_attributes("path API", over_paths)?,
+        with_attributes("path API, async, 2 threads", tasks)?,
+    ]);
+    benches.retain(|bench| bench.name == "bare" || bench.name.contains(wanted));
     interleave(&mut benches, rounds, TURNS / 2)?;
     report
         .add("LOOKUP, GETATTR and READ over StackFS", &benches)
