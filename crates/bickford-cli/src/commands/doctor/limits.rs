@@ -53,12 +53,23 @@ fn locked_memory() -> Finding {
 }
 
 fn pipes() -> Finding {
-    let most = setting("/proc/sys/fs/pipe-max-size").unwrap_or_else(|| "unknown".to_owned());
+    const NAME: &str = "pipes for splice";
+    // A page takes a slot of a pipe, and the header another one.
+    const WHOLE_REQUEST: u32 = 2 * bickford::filesystem::MAX_WRITE;
     if capable(CapabilitySet::SYS_RESOURCE) {
-        Finding::works("pipes for splice", "any size (CAP_SYS_RESOURCE)")
-    } else {
-        Finding::works("pipes for splice", format!("up to {most} bytes"))
+        return Finding::works(NAME, "any size (CAP_SYS_RESOURCE)");
     }
+    let most = setting("/proc/sys/fs/pipe-max-size").unwrap_or_else(|| "unknown".to_owned());
+    let text = format!("up to {most} bytes");
+    if most.parse::<u32>().is_ok_and(|most| most < WHOLE_REQUEST) {
+        let advice = format!(
+            "answers of more than {} KiB are copied over /dev/fuse; root changes it: \
+             sysctl fs.pipe-max-size={WHOLE_REQUEST}",
+            bickford::filesystem::MAX_WRITE / 2048
+        );
+        return Finding::new(NAME, Status::Limited, text).advise(advice);
+    }
+    Finding::works(NAME, text)
 }
 
 /// What this library bounds by itself.
