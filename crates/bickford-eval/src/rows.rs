@@ -401,7 +401,7 @@ fn sac10_memory(scale: f64) -> u64 {
 fn buffer_rows(scale: f64) -> impl Iterator<Item = Row> {
     [4_u64, 8, 16, 32, 64, 128].into_iter().map(move |kib| {
         // A 16 MB file is written in milliseconds: it is the number of times that is scaled.
-        let times = scaled_count(64, scale);
+        let times = scaled_count(16, scale);
         let kind = Kind::BufferWrite {
             buffer: kib << 10,
             bytes: 16 * MIB,
