@@ -162,13 +162,13 @@ impl Place<'_> {
         let parent = fs::statat(&self.parent, "", AtFlags::EMPTY_PATH)?;
         let inherits = parent.st_mode & 0o2000 != 0;
         let group = Some(Gid::from_raw(group)).filter(|_| !inherits);
-        let (user, nofollow) = (Some(Uid::from_raw(user)), AtFlags::SYMLINK_NOFOLLOW);
-        fs::chownat(&self.parent, self.name, user, group, nofollow)?;
+        // By its descriptor from here on: the name may be a symbolic link by now.
+        let itself = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = File::from(fs::openat(&self.parent, self.name, itself, Mode::empty())?);
+        let user = Some(Uid::from_raw(user));
+        fs::chownat(&made, "", user, group, AtFlags::EMPTY_PATH)?;
         match new {
-            Some(new) if new.mode & 0o6000 != 0 => {
-                let mode = Mode::from_raw_mode(new.mode);
-                fs::chmodat(&self.parent, self.name, mode, AtFlags::empty())
-            }
+            Some(new) if new.mode & 0o6000 != 0 => made.chmod(new.mode),
             _ => Ok(()),
         }
     }
