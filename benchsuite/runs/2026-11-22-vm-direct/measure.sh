@@ -8,7 +8,7 @@ most=$(cat /proc/sys/fs/pipe-max-size)
 finish() {
 	echo "$most" >/proc/sys/fs/pipe-max-size
 	umount "$dir/lower" 2>/dev/null || true
-	rm -rf "$dir" "$image"
+	rm -rf --one-file-system "$dir" "$image"
 }
 image=$(mktemp /dev/shm/direct.XXXXXX)
 trap finish EXIT
