@@ -22,11 +22,15 @@ use crate::report::Report;
 
 const CLIENTS: [(usize, &str); 3] = [(1, "1 client"), (8, "8 clients"), (32, "32 clients")];
 
-/// Names of each client, in a directory of its own.
+/// Directories, which the clients share out among themselves. There are as many for one client as
+/// for all, so that what fits into the processor's caches does not depend on their number.
+const DIRECTORIES: usize = 32;
+
+/// Names in each directory.
 const NAMES: usize = 64;
 
-/// Turns of all clients in one round; each is a LOOKUP and a GETATTR of every name.
-const TURNS: usize = 2048;
+/// Turns of a client in one round; each is a LOOKUP and a GETATTR of every one of its names.
+const TURNS: usize = 64;
 
 /// Every name is a directory, and may be renamed.
 struct Everything;
@@ -64,7 +68,6 @@ impl path::FileSystem for Everything {
 struct Crowd {
     name: &'static str,
     kernel: Kernel,
-    turns: usize,
     clients: Vec<Vec<Vec<u8>>>,
     times: Vec<f64>,
     requests: u64,
@@ -116,16 +119,17 @@ impl Crowd {
         let mut crowd = Self {
             name,
             kernel,
-            turns: TURNS / clients,
             clients: Vec::new(),
             times: Vec::new(),
             requests: 0,
             waits: 0,
         };
-        for client in 0..clients {
-            let messages = crowd.client(client, renames)?;
-            crowd.clients.push(messages);
+        let mut directories = Vec::new();
+        for number in 0..DIRECTORIES {
+            directories.push(crowd.directory(number, renames)?);
         }
+        let share = DIRECTORIES.div_ceil(clients);
+        crowd.clients = directories.chunks(share).map(<[_]>::concat).collect();
         Ok(crowd)
     }
 
@@ -136,9 +140,10 @@ impl Crowd {
         Ok(found.nodeid)
     }
 
-    /// One turn of a client: all its names, and then, there and back, a rename beside them.
-    fn client(&mut self, client: usize, renames: bool) -> Outcome<Vec<Vec<u8>>> {
-        let directory = self.look_up(1, &format!("directory-{client}"))?;
+    /// One turn of a client in one of its directories: all names, and then, there and back, a
+    /// rename beside them.
+    fn directory(&mut self, number: usize, renames: bool) -> Outcome<Vec<Vec<u8>>> {
+        let directory = self.look_up(1, &format!("directory-{number}"))?;
         let mut messages = Vec::new();
         for number in 0..NAMES {
             let name = format!("name-{number}");
@@ -162,7 +167,7 @@ impl Crowd {
     /// All clients at once, each with one request under way.
     fn round(&mut self) -> Outcome {
         let server = Arc::clone(self.kernel.server());
-        let (turns, clients) = (self.turns, self.clients.len());
+        let clients = self.clients.len();
         let barrier = Barrier::new(clients);
         let run = &|number: usize,
                     messages: &mut [Vec<u8>]|
@@ -173,7 +178,7 @@ impl Crowd {
             barrier.wait();
             let (before, began) = (waits(), Instant::now());
             let mut sent = 0;
-            for _ in 0..turns {
+            for _ in 0..TURNS {
                 for message in messages.iter_mut() {
                     sent += 1;
                     let unique = (2 * (((number as u64) << 32) + sent as u64)).to_ne_bytes();
@@ -208,7 +213,7 @@ impl Crowd {
         let ended = spans.iter().map(|(_, ended, _)| *ended).max();
         let took = ended.zip(began).ok_or("no clients")?;
         let took = took.0 - took.1;
-        let requests: usize = self.clients.iter().map(|client| client.len() * turns).sum();
+        let requests: usize = self.clients.iter().map(|client| client.len() * TURNS).sum();
         self.times.push(took.as_secs_f64() * 1e9 / requests as f64);
         self.requests += requests as u64;
         self.waits += spans.iter().map(|(.., waited)| waited).sum::<u64>();
