@@ -4,25 +4,29 @@
 # crossing alone with JMH. Configurations take turns and the first round does not count. Needs root,
 # and a machine that does nothing else.
 #
-#   sudo scripts/bench-java.sh [--out DIR] [--medium | --quick] [PART ...]
+#   sudo scripts/bench-java.sh [--out DIR] [--medium | --quick] [--awake] [PART ...]
 #
 #   PART       round-trip, eval, crossing; else all three
 #   --medium   PostMark and the copy at the papers' size and with as many rounds as else, Bonnie's phases
 #              at two sizes, no buffer sizes, fewer names and forks
 #   --quick    only shows that everything runs: its figures mean nothing
+#   --awake    no CPU goes to sleep meanwhile (/dev/cpu_dma_latency): waking one takes longer than what is
+#              measured here, and how long differs from one round to the next
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 machine=$(systemd-detect-virt 2>/dev/null | grep -v none || uname -n)
 out=$root/benchsuite/runs/$(date +%F)-$machine-java
 length=full
+awake=
 parts=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--out) out=$(realpath -m -- "$2"); shift ;;
 	--medium | --quick) length=${1#--} ;;
+	--awake) awake=yes ;;
 	round-trip | eval | crossing) parts="$parts $1" ;;
-	*) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	*) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 	shift
 done
@@ -32,7 +36,7 @@ full)
 	round_trip_length= eval_length= crossing_length=
 	;;
 medium)
-	round_trip_length='--rounds 5 --count 5000'
+	round_trip_length='--rounds 11 --count 5000'
 	phases=$(printf ',s3%s-25' a b c d e f)$(printf ',s3%s-100' a b c d e f)
 	eval_length="--rows s4,s5$phases --rounds 3"
 	crossing_length='-f 1 -wi 3 -i 5'
@@ -74,6 +78,13 @@ jfuse="exec $run_java -Djfuse.library='$library' io.github.bickfordfs.bench.Jfus
 jnr="exec $run_java io.github.bickfordfs.bench.JnrNull {src} {mnt}"
 export JAVA_HOME="$jdk"
 
+if [ "$awake" ]; then
+	[ -w /dev/cpu_dma_latency ] || fail "--awake needs /dev/cpu_dma_latency (CONFIG_CPU_IDLE)"
+	# Held for as long as it is open; programs started from here have it too.
+	exec 3>/dev/cpu_dma_latency
+	printf '\0\0\0\0' >&3
+fi
+
 mkdir -p "$out"
 {
 	uname -srm
@@ -81,13 +92,15 @@ mkdir -p "$out"
 	echo "processors: $(nproc)"
 	"$jdk/bin/java" -version 2>&1
 	echo "commit: $(git rev-parse HEAD 2>/dev/null || echo unknown)"
-	echo "length: $length; parts: $parts"
+	echo "length: $length; parts: $parts${awake:+; awake}"
 	echo "load at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
 	echo "libfuse 3: $library"
 	echo "libraries: $(ls bindings/java/bench/target/lib | grep -E "^(jfuse-[0-9]|jnr-fuse|jmh-core)" | tr "\n" " ")"
 } >"$out/machine.txt"
 
-# round_trip LABEL TRANSPORT [COMMAND ...]: COMMAND runs all of it, such as taskset.
+# round_trip LABEL TRANSPORT [COMMAND ...]: COMMAND runs all of it, such as taskset. The directories are in
+# memory, where no journal makes one configuration wait for what another one wrote. The peers have no
+# extended attributes, and the kernel checks no permissions for them; as-peers is JavaFuse1 without these too.
 round_trip() {
 	label=$1
 	transport=$2
@@ -97,11 +110,12 @@ round_trip() {
 --classpath '$java/target/test-classes' -o preset=opt,transport=$transport"
 	echo "== round trip, $label"
 	# shellcheck disable=SC2086 # the options are words
-	"$@" "$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" \
+	"$@" "$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" -Djava.io.tmpdir=/dev/shm \
 		io.github.bickfordfs.bench.RoundTrip --out "$out/round_trip-$label" \
 		$round_trip_length \
 		"stackfs=$stack" "javafuse1=$null --data none {src} {mnt}" \
 		"javafuse2=$null --data copied {src} {mnt}" "shared=$null --data shared {src} {mnt}" \
+		"as-peers=$null,no_xattr,no_permission_checks --data none {src} {mnt}" \
 		"jfuse=$jfuse" "jnr-fuse=$jnr"
 }
 
