@@ -13,9 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use bickford::SessionConfig;
 use bickford::mount::{Unmount, unmount};
+use bickford::transport::TransportChoice;
+use bickford::{SessionConfig, Workers};
 use subject::{DATA_SIZE, Subject};
 use support::{Fixture, over_each_transport, wait_until};
 
@@ -368,4 +370,39 @@ fn callers_may_move_between_cpus() {
         });
         fixture.finish();
     });
+}
+
+#[test]
+fn workers_of_a_burst_rest_and_are_called_for_the_next() {
+    const BLOCKED: usize = 12;
+    if !support::can_mount() {
+        return;
+    }
+    let config = SessionConfig::default().transport(TransportChoice::DevFuse);
+    for pause in [0, 200, 1500] {
+        let (fixture, subject) = mounted(config);
+        let workers = || fixture.session().worker_count();
+        for burst in 1..=2 {
+            subject.block_again();
+            thread::scope(|scope| {
+                for number in 0..BLOCKED {
+                    let fixture = &fixture;
+                    scope.spawn(move || size_of(fixture, &format!("blocked-{burst}{number}")));
+                }
+                // Each keeps a worker, and one more takes what ends it.
+                wait_until("all are blocked", || subject.blocked() == burst * BLOCKED);
+                assert!(workers() > BLOCKED, "{} workers", workers());
+                assert_eq!(size_of(&fixture, "unblock-1"), 1);
+            });
+            let end = Instant::now() + Duration::from_millis(pause);
+            while Instant::now() < end {
+                size_of(&fixture, "quick-1");
+            }
+        }
+        wait_until("those not needed end", || {
+            size_of(&fixture, "quick-1");
+            workers() <= Workers::default().max_idle + 1
+        });
+        fixture.finish();
+    }
 }

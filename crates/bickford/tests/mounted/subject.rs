@@ -93,6 +93,10 @@ impl Subject {
         self.0.blocked.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn block_again(&self) {
+        *self.0.unblocked.0.lock().unwrap() = false;
+    }
+
     pub(crate) fn reads(&self) -> usize {
         self.0.reads.load(Ordering::SeqCst)
     }

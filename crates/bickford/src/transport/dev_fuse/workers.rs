@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,16 +20,16 @@ use crate::transport::buffer::Buffer;
 pub struct Workers {
     /// At most this many.
     pub max: usize,
-    /// No more than this many wait for requests, but for a second after a burst.
+    /// No more than this many wait for requests, but for a moment after a burst. The kernel gives
+    /// requests to those that wait in turn, so that with more than there are CPUs each finds its
+    /// caches filled by others.
     pub max_idle: usize,
 }
 
 impl Default for Workers {
+    /// At most 32, of which one for each CPU waits, but two at least and ten at most.
     fn default() -> Self {
-        Self {
-            max: 32,
-            max_idle: 10,
-        }
+        Self::up_to(32)
     }
 }
 
@@ -44,21 +44,25 @@ impl Workers {
     #[must_use]
     pub fn up_to(max: usize) -> Self {
         let max = max.clamp(1, 1024);
+        let cpus = thread::available_parallelism().map_or(2, usize::from);
         Self {
             max,
-            max_idle: max.min(10),
+            max_idle: max.min(cpus.clamp(2, 10)),
         }
     }
 }
 
 /// How long a worker with a large buffer waits before it gives the memory back.
-const REST: Timespec = Timespec {
+const KEEP_BUFFER: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// How long there must be too many workers before one ends. Where a client and several workers share a
-/// CPU, workers that only wait for it look busy: their number goes up and down within microseconds.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long there must be too many idle workers before one rests. Where a client and several workers
+/// share a CPU, workers that only wait for it look busy: their number goes up and down within
+/// microseconds.
+const LINGER: Duration = Duration::from_millis(10);
+/// How long a worker rests before it ends.
+const REST_MAX: Duration = Duration::from_secs(1);
 /// How long the pool waits before it tries again to start a thread that could not be started.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -72,6 +76,7 @@ pub(crate) struct Pool {
     idle: AtomicUsize,
     running: Mutex<Running>,
     ended: Condvar,
+    called: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +84,12 @@ struct Running {
     count: usize,
     next: usize,
     failed: Option<Instant>,
+    /// Workers that wait to be called, and not for requests.
+    resting: usize,
+    /// How many of these have been called; never more than rest.
+    called: usize,
+    /// The connection has ended.
+    over: bool,
 }
 
 impl Pool {
@@ -99,28 +110,56 @@ impl Pool {
             idle: AtomicUsize::new(0),
             running: Mutex::default(),
             ended: Condvar::new(),
+            called: Condvar::new(),
         });
         pool.spawn()?;
         Ok(pool)
     }
 
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until every worker has ended, which they do with the connection.
     pub(crate) fn join(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running();
         drop(self.ended.wait_while(running, |running| running.count > 0));
     }
 
     /// How many workers there are.
     pub(crate) fn len(&self) -> usize {
-        self.running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .count
+        self.running().count
+    }
+
+    /// One more worker is to wait for requests: one that rests, or a new one.
+    fn call(self: &Arc<Self>) -> io::Result<()> {
+        let mut running = self.running();
+        if running.called < running.resting {
+            running.called += 1;
+            drop(running);
+            self.called.notify_one();
+            return Ok(());
+        }
+        drop(running);
+        self.spawn()
+    }
+
+    /// Waits to be called. Answers whether it was; else this worker is to end.
+    fn rest(&self) -> bool {
+        let mut running = self.running();
+        running.resting += 1;
+        let idle = |running: &mut Running| running.called == 0 && !running.over;
+        let waited = self.called.wait_timeout_while(running, REST_MAX, idle);
+        let (mut running, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        running.resting -= 1;
+        let called = running.called > 0;
+        running.called -= usize::from(called);
+        called
     }
 
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
         let number = {
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.running();
             let rests = running.failed.is_some_and(|at| at.elapsed() < RETRY);
             if running.count >= self.workers.max || rests {
                 return Ok(());
@@ -136,7 +175,7 @@ impl Pool {
             pool.work(number);
         });
         if let Err(error) = spawned {
-            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.running();
             running.count -= 1;
             running.failed = Some(Instant::now());
             return Err(error);
@@ -172,13 +211,17 @@ impl Pool {
                 Ok(received) => received,
                 // ENOENT: the request was interrupted before it was read.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-                Err(Errno::NODEV | Errno::CONNABORTED) => return,
+                Err(Errno::NODEV | Errno::CONNABORTED) => {
+                    self.running().over = true;
+                    self.called.notify_all();
+                    return;
+                }
                 Err(error) => {
                     tracing::error!("receiving a request: {error}; this worker ends");
                     return;
                 }
             };
-            if last_idle && let Err(error) = self.spawn() {
+            if last_idle && let Err(error) = self.call() {
                 tracing::warn!("no further worker: {error}");
             }
             match received {
@@ -190,10 +233,17 @@ impl Pool {
                     splicing.process(&self.server, &worker, &mut buffer, data, &responder);
                 }
             }
-            if self.idle.load(Ordering::SeqCst) < self.workers.max_idle || self.workers.max == 1 {
+            let enough = self.workers.max_idle.max(1);
+            if self.idle.load(Ordering::SeqCst) < enough || self.workers.max == 1 {
                 surplus = None;
             } else if surplus.get_or_insert_with(Instant::now).elapsed() > LINGER {
-                return;
+                if buffer.is_large() {
+                    buffer.shrink();
+                }
+                if !self.rest() {
+                    return;
+                }
+                surplus = None;
             }
         }
     }
@@ -203,7 +253,7 @@ impl Pool {
 fn rested(channel: &Channel) -> bool {
     let device = channel.device();
     let mut fds = [PollFd::new(&device, PollFlags::IN)];
-    matches!(rustix::event::poll(&mut fds, Some(&REST)), Ok(0))
+    matches!(rustix::event::poll(&mut fds, Some(&KEEP_BUFFER)), Ok(0))
 }
 
 /// Leaves the pool however the thread ends.
@@ -211,13 +261,7 @@ struct Leave<'a>(&'a Pool);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        let mut running = self
-            .0
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        running.count -= 1;
-        drop(running);
+        self.0.running().count -= 1;
         self.0.ended.notify_all();
     }
 }
