@@ -134,6 +134,14 @@ pub(crate) struct Choices {
     #[arg(long)]
     pub(crate) no_xattr: bool,
 
+    /// Have the kernel check no permissions, on a mount that root alone uses
+    ///
+    /// Whatever is made, renamed or removed is then spared a request, with which the kernel would ask
+    /// for the directory's mode again. A process of root without capabilities gets what root gets. Not
+    /// with allow_other or allow_root.
+    #[arg(long)]
+    pub(crate) no_permission_checks: bool,
+
     /// A layer over SOURCE, such as 'log:format=json'; may be given again, the first is outermost
     ///
     /// 'bickford layers' lists them with their options.
@@ -182,6 +190,7 @@ impl Backend {
             settings = settings.lower(lower.lower());
         }
         settings.xattr = !choices.no_xattr;
+        settings.permission_checks = !choices.no_permission_checks;
         let stackfs = StackFs::builder(source).settings(settings).build();
         let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
         let stackfs = Arc::new(stackfs);
@@ -220,6 +229,16 @@ impl Backend {
         }
     }
 
+    /// Whether it may be mounted so.
+    pub(crate) fn check_mount(
+        &self,
+        mountpoint: &Path,
+        options: &MountOptions,
+    ) -> Result<(), Failure> {
+        let checked = self.stackfs.settings().check_mount(mountpoint, options);
+        checked.map_err(|error| Failure::new(error.to_string()))
+    }
+
     /// Mounts and serves it.
     pub(crate) fn mount(
         self,
@@ -227,6 +246,7 @@ impl Backend {
         options: &MountOptions,
         single_threaded: bool,
     ) -> Result<Serving, Failure> {
+        self.check_mount(mountpoint, options)?;
         let config = self.config(single_threaded);
         let fail = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
         let lower = self.lower_in_force();

@@ -27,6 +27,16 @@ fn each_wrong_option_is_named() {
             1,
             &["'allow_root'", "'allow_other'"],
         ),
+        (
+            &["--no-permission-checks", "-o", "allow_other"],
+            1,
+            &["no permission checks", "allow_other"],
+        ),
+        (
+            &["-o", "no-permission-checks,default_permissions"],
+            1,
+            &["default_permissions"],
+        ),
         (&["-o", "preset=slow"], 2, &["'slow'", "base, opt, fast"]),
         (&["--workers", "0"], 2, &["--workers"]),
         (

@@ -18,6 +18,8 @@ pub(crate) struct Options {
     preset: Preset,
     io: Option<IoMode>,
     lower: Option<Lower>,
+    no_xattr: bool,
+    no_permission_checks: bool,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -47,7 +49,7 @@ impl Options {
         Self::read(text, false)
     }
 
-    /// For StackFS: also `preset`, `io` and `lower`.
+    /// For StackFS: also `preset`, `io`, `lower`, `no_xattr` and `no_permission_checks`.
     pub(crate) fn for_stackfs(text: &str) -> Result<Self, Failure> {
         let mut options = Self::read(text, true)?;
         if options.mount.subtype.is_none() {
@@ -63,6 +65,8 @@ impl Options {
             preset: Preset::default(),
             io: None,
             lower: None,
+            no_xattr: false,
+            no_permission_checks: false,
         };
         for option in split_options(text) {
             match option.split_once('=') {
@@ -74,6 +78,10 @@ impl Options {
                     options.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
                 }
                 Some(("lower", name)) if stackfs => options.lower = Some(lower(name)?),
+                None if stackfs && option == "no_xattr" => options.no_xattr = true,
+                None if stackfs && option == "no_permission_checks" => {
+                    options.no_permission_checks = true;
+                }
                 _ => options.mount.set(&option).map_err(Failure::argument)?,
             }
         }
@@ -86,6 +94,8 @@ impl Options {
         if let Some(io) = self.io {
             settings.io = io;
         }
+        settings.xattr = !self.no_xattr;
+        settings.permission_checks = !self.no_permission_checks;
         match self.lower {
             Some(lower) => settings.lower(lower),
             None => settings,
@@ -120,11 +130,12 @@ mod tests {
 
     #[test]
     fn options_of_both_kinds_are_read() {
-        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,fsname=x";
+        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,no_xattr,fsname=x";
         let options = Options::for_stackfs(text).unwrap();
         assert_eq!(options.mount.fsname.as_deref(), Some("x"));
         let settings = options.settings();
         assert!(settings.io == IoMode::Direct && settings.watch);
+        assert!(!settings.xattr && settings.permission_checks);
         let session = options.session(&bickford_config::default());
         assert_eq!(session.transport, TransportChoice::IoUring);
         assert_eq!(session.workers, Workers::default());

@@ -155,10 +155,11 @@ pub unsafe extern "C" fn bickford_mount(
 }
 
 /// Mounts a directory through StackFS with calls around its operations. Beside those of
-/// `bickford_mount`, `options` may have `preset=base|opt|fast`, `io=auto|passthrough|cached|direct|plain`
-/// and `lower=exclusive|watch`. A layer with calls for READ or WRITE turns kernel pass-through off,
-/// one with calls for OPEN, OPENDIR or their ends the open without a request. What the kernel does
-/// not ask, no call sees; with preset=base it asks most.
+/// `bickford_mount`, `options` may have `preset=base|opt|fast`,
+/// `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
+/// alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
+/// kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
+/// request. What the kernel does not ask, no call sees; with preset=base it asks most.
 ///
 /// # Safety
 /// As for `bickford_mount`; `layer` points to a layer.
@@ -189,8 +190,12 @@ pub unsafe extern "C" fn bickford_stackfs_mount(
         if options.mount.fsname.is_none() {
             options.mount.fsname = Some(source.to_string_lossy().into_owned());
         }
+        let settings = options.settings();
+        settings
+            .check_mount(mountpoint, &options.mount)
+            .map_err(Failure::argument)?;
         let stackfs = StackFs::builder(source)
-            .settings(options.settings())
+            .settings(settings)
             .build()
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
         let stackfs = Arc::new(stackfs);

@@ -61,6 +61,9 @@ pub enum Error {
     /// There are too few descriptors.
     #[error("{0} descriptors are too few to serve a directory; raise ulimit -n to 256 at least")]
     Descriptors(usize),
+    /// Without the kernel's checks whoever gets at the mount may do all that this process may.
+    #[error("no permission checks: {0}")]
+    Shared(&'static str),
 }
 
 /// Makes a [`StackFs`].

@@ -1,7 +1,8 @@
 //! Acting for the caller.
 //!
 //! Permissions are the kernel's to check (`FUSE_POSIX_ACL` implies `default_permissions`), with
-//! the caller's groups and capabilities, which we could not know as well. What is left for us is
+//! the caller's groups and capabilities, which we could not know as well; a mount of root alone may
+//! do without. What is left for us is
 //! what the lower file system derives from the calling thread: the owner and group of new
 //! objects, the umask (which default ACLs override), and whether a write drops set-user-id bits.
 

@@ -2,9 +2,9 @@
 
 use bickford::abi::InitFlags;
 use bickford::ops::{
-    Attributes, Copied, CopyFileRange, Create, Created, Data, Directory, Entry, Fallocate, Flush,
-    Forget, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl, IoctlAnswer, Link, Listxattr, Lock,
-    Lookup, Lseek, Mkdir, Mknod, Offset, Open, Opendir, Opened, Read, Readdir, Readdirplus,
+    Access, Attributes, Copied, CopyFileRange, Create, Created, Data, Directory, Entry, Fallocate,
+    Flush, Forget, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl, IoctlAnswer, Link, Listxattr,
+    Lock, Lookup, Lseek, Mkdir, Mknod, Offset, Open, Opendir, Opened, Read, Readdir, Readdirplus,
     Readlink, Release, Releasedir, Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs,
     StatfsAnswer, Statx, StatxAnswer, Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written,
     XattrAnswer,
@@ -16,10 +16,9 @@ use rustix::io::Errno;
 use crate::StackFs;
 use crate::io_mode::{IoMode, settle};
 
-/// What every mount wants. Permissions and ACLs are the kernel's to check; it then leaves umasks
-/// and the clearing of set-id bits to us, which the lower file system does.
-const WANTED: InitFlags = InitFlags::POSIX_ACL
-    .union(InitFlags::DONT_MASK)
+/// What every mount wants. The kernel leaves umasks and the clearing of set-id bits to us, which the
+/// lower file system does.
+const WANTED: InitFlags = InitFlags::DONT_MASK
     .union(InitFlags::HANDLE_KILLPRIV_V2)
     .union(InitFlags::SETXATTR_EXT)
     .union(InitFlags::HAS_IOCTL_DIR)
@@ -34,9 +33,12 @@ const LOCKS: InitFlags = InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS);
 impl FileSystem for StackFs {
     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(WANTED);
-        if !negotiation.offered().contains(InitFlags::POSIX_ACL) {
-            tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");
-            return Err(Errno::PROTO);
+        if self.settings.permission_checks {
+            if !negotiation.offered().contains(InitFlags::POSIX_ACL) {
+                tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");
+                return Err(Errno::PROTO);
+            }
+            negotiation.want(InitFlags::POSIX_ACL);
         }
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
@@ -94,6 +96,10 @@ impl FileSystem for StackFs {
 
     fn setattr(&self, cx: &Context<'_>, op: Setattr, reply: Reply<Attributes>) {
         reply.complete(self.do_setattr(cx, &op));
+    }
+
+    fn access(&self, _: &Context<'_>, op: Access, reply: Reply<()>) {
+        reply.complete(self.do_access(&op));
     }
 
     fn statx(&self, _: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! - Permissions are checked by the kernel, with the caller's groups, capabilities and the lower
-//!   ACLs: `FUSE_POSIX_ACL` is always negotiated and brings `default_permissions` with it.
+//!   ACLs: `FUSE_POSIX_ACL` is negotiated and brings `default_permissions` with it, unless
+//!   [`Settings::permission_checks`] is off.
 //! - SOURCE is held open, where privileges allow with a private copy of its mounts: what is mounted
 //!   later, even over SOURCE or above it, does not get in the way, and no name leads out of it.
 //! - Mounts below SOURCE are crossed as by a recursive bind mount.

@@ -1,11 +1,11 @@
-//! Attributes: getattr, statx, setattr, statfs.
+//! Attributes: getattr, statx, setattr, access, statfs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bickford::ops::{
-    Attr, Attributes, Entry, Getattr, SetTime, Setattr, Statfs, StatfsAnswer, StatxAnswer,
+    Access, Attr, Attributes, Entry, Getattr, SetTime, Setattr, Statfs, StatfsAnswer, StatxAnswer,
     Timestamp, encode_device,
 };
 use bickford::{Context, FileHandle, Generation, NodeId};
@@ -179,6 +179,16 @@ impl StackFs {
             Object::Path(_) => self.nodes.open(op.node.0, OFlags::WRONLY)?,
         };
         rustix::fs::ftruncate(&fd, size)
+    }
+
+    /// Asked by access(2), and by chdir(2) of directories, where the kernel does not check itself.
+    pub(crate) fn do_access(&self, op: &Access) -> Result<(), Errno> {
+        if self.settings.permission_checks {
+            return Err(Errno::NOSYS);
+        }
+        let object = self.nodes.object(op.node.0)?;
+        let wanted = rustix::fs::Access::from_bits(op.mask).ok_or(Errno::INVAL)?;
+        rustix::fs::access(ProcFd::path(object.as_fd()), wanted)
     }
 
     pub(crate) fn do_statfs(&self, op: &Statfs) -> Result<StatfsAnswer, Errno> {

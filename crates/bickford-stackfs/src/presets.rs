@@ -1,7 +1,11 @@
 //! Named configurations, and what they consist of.
 
+use std::path::Path;
 use std::time::Duration;
 
+use bickford::mount::{AccessPolicy, MountOptions};
+
+use crate::builder::Error;
 use crate::io_mode::IoMode;
 
 /// As long as the kernel remembers anything: nobody else changes the lower directory.
@@ -54,6 +58,7 @@ impl Preset {
             exclusive: false,
             watch: false,
             xattr: true,
+            permission_checks: true,
             io: IoMode::Plain,
         };
         match self {
@@ -135,6 +140,11 @@ pub struct Settings {
     /// `security.capability` before the first write to a file; and as with ext4's `noacl`, a file
     /// that has an ACL below grants its group what the ACL's mask allows.
     pub xattr: bool,
+    /// Whether the kernel checks permissions, ACLs among them. Without, it does not ask for the mode
+    /// of a directory again after each change in it; and whoever gets at the mount may do all that
+    /// this process may, even with no capability. Only for mounts of root that are not shared
+    /// ([`AccessPolicy::Owner`](bickford::mount::AccessPolicy::Owner)).
+    pub permission_checks: bool,
     /// How data travel.
     pub io: IoMode,
 }
@@ -151,6 +161,27 @@ pub enum Lower {
 }
 
 impl Settings {
+    /// Whether a mount may be served so.
+    ///
+    /// # Errors
+    /// [`Error::Shared`] when permissions are not to be checked and it is not a mount of root alone.
+    pub fn check_mount(&self, mountpoint: &Path, options: &MountOptions) -> Result<(), Error> {
+        if self.permission_checks {
+            return Ok(());
+        }
+        Err(Error::Shared(if options.access != AccessPolicy::Owner {
+            "others than root may use this mount (allow_other, allow_root); leave one of the two out"
+        } else if options.default_permissions {
+            "default_permissions asks for them; leave one of the two out"
+        } else if mountpoint.starts_with("/dev/fd") {
+            "who may use the mount of a passed descriptor is not known; give its mount point"
+        } else if !rustix::process::geteuid().is_root() {
+            "only a mount of root can do without them"
+        } else {
+            return Ok(());
+        }))
+    }
+
     /// Caches for good, as far as whoever else changes the lower directory allows.
     #[must_use]
     pub fn lower(self, lower: Lower) -> Self {

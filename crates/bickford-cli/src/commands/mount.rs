@@ -130,9 +130,9 @@ fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
 
 /// Says what is wrong with the arguments without mounting anything.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
-    arguments.mount_options()?;
-    Backend::open(&arguments.source, &arguments.choices)?;
-    Ok(())
+    let options = arguments.mount_options()?;
+    let backend = Backend::open(&arguments.source, &arguments.choices)?;
+    backend.check_mount(&arguments.mountpoint, &options)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {

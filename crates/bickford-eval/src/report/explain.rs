@@ -194,7 +194,7 @@ fn remedy(opcode: &str, class: WorkloadClass) -> Option<&'static str> {
             "longer entry timeouts, negative entries for names that miss; a new name is always looked up once"
         }
         "GETATTR" | "STATX" => {
-            "longer attribute timeouts; with default_permissions each change of a directory makes its mode be asked for again"
+            "longer attribute timeouts; with default_permissions each change of a directory makes its mode be asked for again (a mount of root alone can do without: --no-permission-checks)"
         }
         "GETXATTR" => {
             "HANDLE_KILLPRIV_V2, so that security.capability is not asked for at each write"

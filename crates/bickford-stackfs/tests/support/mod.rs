@@ -48,9 +48,14 @@ impl Mount {
         std::fs::set_permissions(lower.path(), permissions(0o777)).unwrap();
         let point = tempfile::tempdir().unwrap();
         let stackfs = Arc::new(settings(StackFs::builder(lower.path())).build().unwrap());
+        let checked = stackfs.settings().permission_checks;
+        let access = match checked {
+            true => AccessPolicy::Everyone,
+            false => AccessPolicy::Owner,
+        };
         let options = MountOptions::new()
-            .access(AccessPolicy::Everyone)
-            .default_permissions(true)
+            .access(access)
+            .default_permissions(checked)
             .fsname("stackfs-test");
         let mounted = mount(point.path(), &options).unwrap();
         let connection = mounted.connection().unwrap();

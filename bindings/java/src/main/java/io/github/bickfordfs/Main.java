@@ -24,7 +24,8 @@ public final class Main {
               --config FILE       switches pre-calls, system calls and post-calls; see Configuration
               --data MODE         what calls see of data: none (JavaFuse1), copied (JavaFuse2), shared
               --workers N         threads that serve
-              -o OPTIONS          those of mount.fuse3(8), and preset=base|opt|fast
+              -o OPTIONS          those of mount.fuse3(8), preset=base|opt|fast, no_xattr, and on a mount that
+                                  root alone uses no_permission_checks
             """;
 
     private String name;

@@ -6,7 +6,8 @@ import java.util.Objects;
  * How to mount.
  *
  * @param options options of mount.fuse3(8) with commas between, such as "ro,fsname=disk"; for {@link JavaFuse} also
- *     "preset=base", "preset=opt" or "preset=fast"
+ *     "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
+ *     "no_permission_checks"
  * @param workers how many native threads serve requests; each is attached to the virtual machine once
  * @param maxWrite bytes of data in one request, 4096 to 1048576, or zero for the most
  */
