@@ -65,7 +65,7 @@ enum Build {
     Go,
 }
 
-use Mode::{Cached, Direct, PassThrough, Plain, Usual, WithoutXattr};
+use Mode::{AsPeers, Cached, Direct, PassThrough, Plain, Usual};
 
 pub(crate) const PEERS: &[Peer] = &[
     Peer {
@@ -156,8 +156,8 @@ impl Peer {
                 Mode::Cached => ("-cached", Some(self.cached())),
                 Mode::PassThrough => ("-passthrough", Some("best,passthrough")),
                 Mode::Direct => ("-direct", Some("best,direct")),
-                // Peers never have any.
-                Mode::WithoutXattr => ("-no-xattr", Some("best")),
+                // Only Bickford has it.
+                Mode::AsPeers => ("-as-peers", Some("best")),
             };
             let program = self.program();
             let mut command = vec![program.to_string_lossy().into_owned()];
@@ -211,9 +211,10 @@ pub(crate) fn all(bickford: &Path, peers: &[&Peer]) -> Vec<Configuration> {
         ours("bickford-passthrough", PassThrough, "fast", "passthrough"),
         ours("bickford-direct", Direct, "fast", "direct"),
     ];
-    let mut without = ours("bickford-no-xattr", WithoutXattr, "fast", "auto");
-    without.command.push("--no-xattr".to_owned());
-    all.push(without);
+    let mut like = ours("bickford-as-peers", AsPeers, "fast", "auto");
+    let left_out = ["--no-xattr", "--no-permission-checks"];
+    like.command.extend(left_out.map(str::to_owned));
+    all.push(like);
     all.extend(peers.iter().flat_map(|peer| peer.configurations()));
     all
 }
