@@ -89,6 +89,10 @@ impl Layer for ReadOnly {
         "readonly"
     }
 
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     fn interest(&self) -> Interest {
         Interest {
             pre: REFUSED.with(EXAMINED),

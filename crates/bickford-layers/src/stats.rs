@@ -309,6 +309,10 @@ impl Layer for Stats {
         "stats"
     }
 
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     fn interest(&self) -> Interest {
         Interest {
             post: self.operations,

@@ -31,6 +31,10 @@ const WANTED: InitFlags = InitFlags::DONT_MASK
 const LOCKS: InitFlags = InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS);
 
 impl FileSystem for StackFs {
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(WANTED);
         if self.settings.permission_checks {

@@ -1,5 +1,6 @@
 //! What handlers of 10 ms do to others: latency of quick LOOKUPs over each transport, without and
-//! beside slow ones. `cargo bench -p bickford --bench slow_handler`
+//! beside slow ones, and over io_uring also with a file system that says it is prompt.
+//! `cargo bench -p bickford --bench slow_handler`
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -16,9 +17,15 @@ const SLOW: Duration = Duration::from_millis(10);
 const RUN: Duration = Duration::from_secs(2);
 const HOUR: Duration = Duration::from_secs(3600);
 
-struct Names;
+struct Names {
+    prompt: bool,
+}
 
 impl bickford::filesystem::blocking::FileSystem for Names {
+    fn is_prompt(&self) -> bool {
+        self.prompt
+    }
+
     fn lookup(&self, _: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
         let name = op.name.to_bytes();
         let number = u64::from(name.last().copied().unwrap_or_default());
@@ -82,15 +89,17 @@ fn main() {
     if !support::can_mount() {
         return;
     }
-    let mut transports = vec![TransportChoice::DevFuse];
+    let mut transports = vec![(TransportChoice::DevFuse, false)];
     if support::can_use_io_uring() {
-        transports.push(TransportChoice::IoUring);
+        transports.extend([false, true].map(|prompt| (TransportChoice::IoUring, prompt)));
     }
     println!("latency of quick requests in us");
-    println!("transport   quick slow  requests       p50       p99     p99.9       max  threads");
-    for transport in transports {
+    println!(
+        "transport        quick slow  requests       p50       p99     p99.9       max  threads"
+    );
+    for (transport, prompt) in transports {
         let config = SessionConfig::default().transport(transport);
-        let fixture = support::Fixture::new(Blocking(Names), config);
+        let fixture = support::Fixture::new(Blocking(Names { prompt }), config);
         // The first run is discarded.
         measure(&fixture, 2, 2);
         for (quick, slow) in [(2, 0), (2, 1), (2, 2), (2, 4), (8, 8)] {
@@ -100,8 +109,8 @@ fn main() {
                 times.get(index.min(times.len() - 1)).copied().unwrap_or(0) as f64 / 1000.0
             };
             println!(
-                "{:<10} {quick:>6} {slow:>4} {:>9} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8}",
-                format!("{transport:?}"),
+                "{:<15} {quick:>6} {slow:>4} {:>9} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8}",
+                format!("{transport:?}{}", if prompt { " prompt" } else { "" }),
                 times.len(),
                 at(0.5),
                 at(0.99),

@@ -21,9 +21,19 @@ use bickford::{SessionConfig, Workers};
 use subject::{DATA_SIZE, Subject};
 use support::{Fixture, over_each_transport, wait_until};
 
-fn mounted(config: SessionConfig) -> (Fixture, Subject) {
-    let subject = Subject::new();
+fn mounted(config: SessionConfig, prompt: bool) -> (Fixture, Subject) {
+    let subject = Subject::new().prompt(prompt);
     (Fixture::new(subject.clone(), config), subject)
+}
+
+/// Over each transport, over io_uring also with a file system that is prompt.
+fn over_each(body: impl Fn(SessionConfig, bool)) {
+    over_each_transport(|config| {
+        body(config, false);
+        if config.transport == TransportChoice::IoUring {
+            body(config, true);
+        }
+    });
 }
 
 /// A reply is counted after it was sent.
@@ -40,8 +50,8 @@ fn size_of(fixture: &Fixture, name: &str) -> u64 {
 
 #[test]
 fn data_of_a_file_arrive_whole_and_end_where_it_ends() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         let expected = subject.content();
         let read = fs::read(fixture.path("data")).unwrap();
         assert!(read == expected, "{} of {DATA_SIZE} bytes", read.len());
@@ -65,9 +75,9 @@ fn data_of_a_file_arrive_whole_and_end_where_it_ends() {
 
 #[test]
 fn written_data_arrive_whole() {
-    over_each_transport(|config| {
+    over_each(|config, prompt| {
         for (name, splice) in [("data", false), ("direct", false), ("direct", true)] {
-            let subject = Subject::new().splice_writes(splice);
+            let subject = Subject::new().prompt(prompt).splice_writes(splice);
             let fixture = Fixture::new(subject.clone(), config);
             let mut expected = subject.content();
             let mut file = File::options()
@@ -94,8 +104,8 @@ fn written_data_arrive_whole() {
 
 #[test]
 fn a_write_that_is_not_taken_leaves_nothing_behind() {
-    over_each_transport(|config| {
-        let subject = Subject::new().splice_writes(true);
+    over_each(|config, prompt| {
+        let subject = Subject::new().prompt(prompt).splice_writes(true);
         let fixture = Fixture::new(subject.clone(), config);
         let refused = File::options()
             .write(true)
@@ -121,8 +131,8 @@ fn a_write_that_is_not_taken_leaves_nothing_behind() {
 
 #[test]
 fn replies_come_later_and_from_other_threads() {
-    over_each_transport(|config| {
-        let (fixture, _) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, _) = mounted(config, prompt);
         thread::scope(|scope| {
             for client in 0..8u64 {
                 let fixture = &fixture;
@@ -140,8 +150,8 @@ fn replies_come_later_and_from_other_threads() {
 
 #[test]
 fn many_replies_that_are_due_hold_up_nobody() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         let waiting = 100;
         thread::scope(|scope| {
             for number in 0..waiting {
@@ -167,8 +177,8 @@ fn many_replies_that_are_due_hold_up_nobody() {
 
 #[test]
 fn a_killed_reader_interrupts_its_request() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         let mut reader = Command::new("cat")
             .arg(fixture.path("endless"))
             .stdout(Stdio::null())
@@ -188,8 +198,8 @@ fn a_killed_reader_interrupts_its_request() {
 
 #[test]
 fn a_handler_can_notify() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         let cached = fixture.path("cached");
         fs::metadata(&cached).unwrap();
         let before = subject.lookups_of_cached();
@@ -206,8 +216,8 @@ fn a_handler_can_notify() {
 
 #[test]
 fn retrieved_data_are_those_of_the_page_cache() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         fs::read(fixture.path("data")).unwrap();
         let (to, from) = std::sync::mpsc::channel();
         let notifier = fixture.session().notifier();
@@ -264,8 +274,8 @@ fn under_load(fixture: &Fixture, end: impl FnOnce()) -> u64 {
 
 #[test]
 fn unmounting_under_load_ends_the_session() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         let answered = under_load(&fixture, || {
             fixture.session().unmount(Unmount::Lazy).unwrap();
         });
@@ -280,8 +290,8 @@ fn unmounting_under_load_ends_the_session() {
 
 #[test]
 fn aborting_under_load_ends_the_session() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         under_load(&fixture, || fixture.session().abort().unwrap());
         let error = fs::metadata(fixture.path("quick-1")).unwrap_err();
         let expected = [libc::ENOTCONN, libc::ECONNABORTED];
@@ -297,8 +307,8 @@ fn aborting_under_load_ends_the_session() {
 
 #[test]
 fn handlers_that_take_long_disturb_nobody() {
-    over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
         thread::scope(|scope| {
             for client in 0..12u64 {
                 let fixture = &fixture;
@@ -321,7 +331,7 @@ fn handlers_that_take_long_disturb_nobody() {
 #[test]
 fn handlers_may_wait_for_other_requests() {
     over_each_transport(|config| {
-        let (fixture, subject) = mounted(config);
+        let (fixture, subject) = mounted(config, false);
         let waiting = 6;
         thread::scope(|scope| {
             for number in 0..waiting {
@@ -349,8 +359,8 @@ fn pin(cpu: usize) {
 
 #[test]
 fn callers_may_move_between_cpus() {
-    over_each_transport(|config| {
-        let (fixture, _) = mounted(config);
+    over_each(|config, prompt| {
+        let (fixture, _) = mounted(config, prompt);
         let allowed = rustix::thread::sched_getaffinity(None).unwrap();
         let cpus: Vec<_> = (0..rustix::thread::CpuSet::MAX_CPU)
             .filter(|cpu| allowed.is_set(*cpu))
@@ -372,6 +382,43 @@ fn callers_may_move_between_cpus() {
     });
 }
 
+/// The threads that answered `clients` which look up `name` for some time.
+fn threads_that_answer(fixture: &Fixture, subject: &Subject, clients: u64, name: &str) -> u32 {
+    subject.forget_threads();
+    thread::scope(|scope| {
+        for client in 0..clients {
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    assert_eq!(size_of(fixture, &format!("{name}-{client}")), client);
+                }
+            });
+        }
+    });
+    subject.threads()
+}
+
+#[test]
+fn requests_gather_at_one_thread_while_methods_are_quick() {
+    if !support::can_mount() || !support::can_use_io_uring() {
+        return;
+    }
+    let config = SessionConfig::default().transport(TransportChoice::IoUring);
+    let (fixture, subject) = mounted(config, true);
+    let queues = u32::try_from(thread::available_parallelism().unwrap().get()).unwrap();
+    // A thread may be held up by others of the machine, so that an entry stays where it is for once.
+    wait_until("one thread of each queue answers", || {
+        threads_that_answer(&fixture, &subject, 8, "quick") <= queues
+    });
+    wait_until("threads share what waits", || {
+        threads_that_answer(&fixture, &subject, 8, "pausing") > 2 * queues
+    });
+    wait_until("one thread of each queue answers again", || {
+        threads_that_answer(&fixture, &subject, 8, "quick") <= queues
+    });
+    answered_once_each(&fixture, &subject);
+    fixture.finish();
+}
+
 #[test]
 fn workers_of_a_burst_rest_and_are_called_for_the_next() {
     const BLOCKED: usize = 12;
@@ -380,7 +427,7 @@ fn workers_of_a_burst_rest_and_are_called_for_the_next() {
     }
     let config = SessionConfig::default().transport(TransportChoice::DevFuse);
     for pause in [0, 200, 1500] {
-        let (fixture, subject) = mounted(config);
+        let (fixture, subject) = mounted(config, false);
         let workers = || fixture.session().worker_count();
         for burst in 1..=2 {
             subject.block_again();

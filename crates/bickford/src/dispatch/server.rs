@@ -137,6 +137,11 @@ impl Server {
         self.shared.negotiated.get()
     }
 
+    /// Whether no method waits for another request: [`FileSystem::is_prompt`].
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.filesystem.is_prompt()
+    }
+
     /// The table of requests that were received and not yet answered.
     #[must_use]
     pub fn in_flight(&self) -> &Arc<InFlight> {

@@ -25,6 +25,11 @@ macro_rules! define_blocking {
                 Ok(())
             }
 
+            /// See [`super::FileSystem::is_prompt`].
+            fn is_prompt(&self) -> bool {
+                false
+            }
+
             /// The session has ended; no request follows.
             fn destroy(&self) {}
 
@@ -48,6 +53,10 @@ macro_rules! define_blocking {
         impl<F: FileSystem> super::FileSystem for Blocking<F> {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 self.0.init(negotiation)
+            }
+
+            fn is_prompt(&self) -> bool {
+                self.0.is_prompt()
             }
 
             fn destroy(&self) {

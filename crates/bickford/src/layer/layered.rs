@@ -302,6 +302,10 @@ macro_rules! define_layered {
                 Ok(())
             }
 
+            fn is_prompt(&self) -> bool {
+                self.inner.layer.is_prompt() && self.inner.lower.is_prompt()
+            }
+
             fn destroy(&self) {
                 self.inner.layer.destroy();
                 self.inner.lower.destroy();

@@ -118,6 +118,12 @@ pub trait Layer: PreCalls + PostCalls + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether no call waits for another request of the same session: see
+    /// [`FileSystem::is_prompt`](crate::FileSystem::is_prompt).
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     /// The session has ended; called before the file system below hears of it. Answers that are
     /// held back must be let go.
     fn destroy(&self) {}

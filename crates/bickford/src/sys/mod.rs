@@ -4,7 +4,6 @@
 pub(crate) mod device;
 pub(crate) mod mapping;
 pub(crate) mod mount;
-#[cfg(test)]
 pub(crate) mod thread;
 pub(crate) mod ticks;
 pub(crate) mod uring;

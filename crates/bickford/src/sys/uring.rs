@@ -82,13 +82,13 @@ impl Area {
 /// An entry whose memory is ours: a request came in it and was not answered yet.
 #[derive(Debug)]
 pub(crate) struct Held {
-    area: Arc<Area>,
+    area: Area,
     index: u32,
     commit_id: u64,
 }
 
 impl Held {
-    /// The entry's number in its ring.
+    /// The entry's number in its queue.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -165,7 +165,8 @@ pub(crate) struct Ring {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     queue: u16,
     waker: Waker,
-    areas: Vec<Arc<Area>>,
+    /// Entries that the kernel may complete in this ring, by their number in the queue.
+    areas: Vec<Option<Area>>,
     unsubmitted: bool,
 }
 
@@ -255,22 +256,32 @@ impl Ring {
         entry
     }
 
-    /// Gives the kernel a further entry. It takes effect when the ring is entered next.
-    pub(crate) fn register(&mut self, area: Area) -> io::Result<()> {
-        let area = Arc::new(area);
+    /// Gives the kernel a further entry with a number that no other one of the queue has. It takes
+    /// effect when the ring is entered next.
+    pub(crate) fn register(&mut self, area: Area, index: u32) -> io::Result<()> {
         let command = self.command(FUSE_IO_URING_CMD_REGISTER, 0, Some(area.segments()));
-        let index = self.areas.len() as u64;
-        self.areas.push(area);
-        self.push(command.user_data(index))
+        self.keep(index, area);
+        self.push(command.user_data(u64::from(index)))
     }
 
     /// Answers a request and waits for the next one in the same entry, when the ring is entered
-    /// next.
+    /// next. The request may have come in another ring of the queue: the entry is this one's then.
     pub(crate) fn commit(&mut self, held: Held) -> io::Result<()> {
         let command = self.command(FUSE_IO_URING_CMD_COMMIT_AND_FETCH, held.commit_id, None);
-        let index = u64::from(held.index);
-        drop(held);
-        self.push(command.user_data(index))
+        let index = held.index;
+        self.keep(index, held.area);
+        self.push(command.user_data(u64::from(index)))
+    }
+
+    /// Keeps an entry's memory while it is the kernel's.
+    fn keep(&mut self, index: u32, area: Area) {
+        let at = index as usize;
+        if self.areas.len() <= at {
+            self.areas.resize_with(at + 1, || None);
+        }
+        if let Some(slot) = self.areas.get_mut(at) {
+            *slot = Some(area);
+        }
     }
 
     /// Hands everything to the kernel and waits for `want` completions.
@@ -302,15 +313,16 @@ impl Ring {
             let errno = Errno::from_raw_os_error(-completion.result());
             return Ok(Some(Event::Lost(errno)));
         }
-        let index = completion.user_data();
-        let area = usize::try_from(index)
+        let number = completion.user_data();
+        let slot = usize::try_from(number)
             .ok()
-            .and_then(|index| self.areas.get(index));
-        let (Some(area), Ok(index)) = (area, u32::try_from(index)) else {
+            .and_then(|at| self.areas.get_mut(at));
+        let area = slot.and_then(Option::take);
+        let (Some(area), Ok(index)) = (area, u32::try_from(number)) else {
             return Err(io::Error::other("a completion names no entry of this ring"));
         };
         let mut held = Held {
-            area: Arc::clone(area),
+            area,
             index,
             commit_id: 0,
         };

@@ -88,6 +88,15 @@ impl Stamp {
         rate();
     }
 
+    /// The clock's own figure, to be kept where only a number can be.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// This moment.
     #[must_use]
     pub fn now() -> Self {

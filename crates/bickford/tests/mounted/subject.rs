@@ -30,14 +30,24 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// - `refused`: writes answer EDQUOT without taking the data.
 /// - `endless`: reads end when interrupted.
 /// - `cached`: counts its lookups; `notify` has it looked up again.
-/// - `quick-N`, `slow-N`, `later-N`, `held-N`, `blocked-N`: files of N bytes, answered at once,
-///   after 10 ms, from another thread, when released, or after `unblock-N` was looked up.
+/// - `quick-N`, `pausing-N`, `slow-N`, `later-N`, `held-N`, `blocked-N`: files of N bytes, answered at
+///   once, after 0.3 ms, after 10 ms, from another thread, when released, or after `unblock-N` was
+///   looked up.
 #[derive(Clone)]
 pub(crate) struct Subject(Arc<State>);
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static NUMBER: u64 = NUMBERS.fetch_add(1, Ordering::Relaxed);
+}
 
 struct State {
     file: Arc<OwnedFd>,
     splice_writes: AtomicBool,
+    prompt: AtomicBool,
+    /// A bit for each thread, by its number.
+    threads: AtomicU64,
     held: Mutex<Vec<(Reply<Entry>, Entry)>>,
     blocked: AtomicUsize,
     unblocked: (Mutex<bool>, Condvar),
@@ -56,6 +66,8 @@ impl Subject {
         Self(Arc::new(State {
             file: Arc::new(file.into()),
             splice_writes: AtomicBool::new(false),
+            prompt: AtomicBool::new(false),
+            threads: AtomicU64::new(0),
             held: Mutex::default(),
             blocked: AtomicUsize::new(0),
             unblocked: Default::default(),
@@ -70,6 +82,20 @@ impl Subject {
     pub(crate) fn splice_writes(self, splice: bool) -> Self {
         self.0.splice_writes.store(splice, Ordering::SeqCst);
         self
+    }
+
+    pub(crate) fn prompt(self, prompt: bool) -> Self {
+        self.0.prompt.store(prompt, Ordering::SeqCst);
+        self
+    }
+
+    /// How many threads have answered numbered names since [`Subject::forget_threads`].
+    pub(crate) fn threads(&self) -> u32 {
+        self.0.threads.load(Ordering::SeqCst).count_ones()
+    }
+
+    pub(crate) fn forget_threads(&self) {
+        self.0.threads.store(0, Ordering::SeqCst);
     }
 
     pub(crate) fn content(&self) -> Vec<u8> {
@@ -120,10 +146,16 @@ impl Subject {
     fn numbered(&self, kind: &str, number: u64, reply: Reply<Entry>) {
         let attr = Attr::file(NUMBERED + number, 0o644, number);
         let entry = Entry::new(NodeId(NUMBERED + number), attr, Duration::ZERO);
+        let thread = NUMBER.with(|number| 1 << (number % 64));
+        self.0.threads.fetch_or(thread, Ordering::SeqCst);
         match kind {
             "quick" => reply.ok(entry),
             "slow" => {
                 thread::sleep(Duration::from_millis(10));
+                reply.ok(entry);
+            }
+            "pausing" => {
+                thread::sleep(Duration::from_micros(300));
                 reply.ok(entry);
             }
             "later" => drop(thread::spawn(move || reply.ok(entry))),
@@ -155,6 +187,10 @@ fn attr(node: NodeId) -> Attr {
 }
 
 impl FileSystem for Subject {
+    fn is_prompt(&self) -> bool {
+        self.0.prompt.load(Ordering::SeqCst)
+    }
+
     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         if self.0.splice_writes.load(Ordering::SeqCst) {
             negotiation.set_splice_writes(true);

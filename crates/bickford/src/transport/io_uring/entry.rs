@@ -36,6 +36,8 @@ struct Staged {
 struct Slots {
     entries: Vec<Slot>,
     answered: Vec<Held>,
+    /// Requests that another thread received.
+    passed_on: Vec<Held>,
     closed: bool,
 }
 
@@ -112,6 +114,18 @@ impl Port {
         answered.append(&mut self.slots().answered);
     }
 
+    /// Passes on a request that the calling thread received and did not begin, for the ring's thread to
+    /// handle.
+    pub(super) fn pass_on(&self, held: Held) {
+        self.slots().passed_on.push(held);
+        self.waker.wake();
+    }
+
+    /// The next request that another thread passed on.
+    pub(super) fn passed_on(&self) -> Option<Held> {
+        self.slots().passed_on.pop()
+    }
+
     /// Wakes the ring's thread without an answer.
     pub(super) fn wake(&self) {
         self.waker.wake();
@@ -122,9 +136,11 @@ impl Port {
         let mut slots = self.slots();
         slots.closed = true;
         slots.answered.clear();
+        slots.passed_on.clear();
     }
 
-    fn finish(&self, held: Held) {
+    /// Leaves an answered request to the ring's thread.
+    pub(super) fn finish(&self, held: Held) {
         self.slots().answered.push(held);
         let remote = OWN.get() != self.number;
         if remote && !self.notified.swap(true, Ordering::SeqCst) {

@@ -6,10 +6,16 @@
 //! Each queue begins with a few threads; `watch.rs` adds more when all but one are stuck in handlers.
 //! While a reply is due later, its entry is kept and the thread registers another one.
 //!
+//! Where the file system says that it is prompt, the entries of a queue gather at one thread, which
+//! answers all that has come with one system call; while methods wait, they go back to one for each
+//! thread (`pace.rs`). An entry belongs to the ring in which its last answer was committed, so either
+//! happens as requests come: a thread leaves its answer to the other one, or passes the request on.
+//!
 //! FORGET, INTERRUPT and notifications do not use the rings; they go over /dev/fuse.
 
 mod entry;
 mod kick;
+mod pace;
 mod probe;
 mod queue;
 mod reader;
@@ -56,6 +62,7 @@ struct Shared {
     threads_begin: usize,
     workers: AtomicUsize,
     kickers: Vec<kick::Kicker>,
+    pace: pace::Pace,
     /// Number of the connection, where the kernel tells it.
     connection: Option<u64>,
     stopping: AtomicBool,
@@ -87,7 +94,9 @@ impl Shared {
 
     /// Has every thread end.
     fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
+        if self.stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
         for queue in &self.queues {
             for member in queue.members().iter() {
                 member.port.wake();
@@ -146,6 +155,7 @@ impl Prepared {
                 .clamp(THREADS_MIN, threads_max),
             workers: AtomicUsize::new(1),
             kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
+            pace: pace::Pace::default(),
             connection: super::abort::connection(device),
             stopping: AtomicBool::new(false),
             bell: rustix::event::eventfd(0, flags)?,

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::process::Pid;
 
@@ -19,6 +19,31 @@ pub(super) struct Member {
     /// Readable once the thread has ended, however it did.
     pub(super) ended: OwnedFd,
     pub(super) port: Arc<Port>,
+    /// Entries that come to this thread, with the kernel or away from it.
+    pub(super) entries: AtomicUsize,
+}
+
+impl Member {
+    /// Whether it is in a method.
+    pub(super) fn is_busy(&self) -> bool {
+        self.turns.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// An entry goes from this thread to `other`.
+    pub(super) fn give_entry(&self, other: &Self) {
+        self.entries.fetch_sub(1, Ordering::SeqCst);
+        other.entries.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// An entry goes from this thread to `other`, if that one has none.
+    fn give_first_entry(&self, other: &Self) -> bool {
+        let order = Ordering::SeqCst;
+        let gave = other.entries.compare_exchange(0, 1, order, order).is_ok();
+        if gave {
+            self.entries.fetch_sub(1, order);
+        }
+        gave
+    }
 }
 
 /// State of one queue.
@@ -31,6 +56,8 @@ pub(super) struct Queue {
     /// Entries that were registered.
     registered: AtomicUsize,
     members: Mutex<Vec<Arc<Member>>>,
+    /// The thread that takes several requests at a time, where threads may.
+    front: OnceLock<Arc<Member>>,
 }
 
 /// Entries of one queue: how many requests may be received and answered later, for each CPU.
@@ -43,6 +70,7 @@ impl Queue {
             available: AtomicIsize::new(0),
             registered: AtomicUsize::new(0),
             members: Mutex::default(),
+            front: OnceLock::new(),
         }
     }
 
@@ -50,18 +78,24 @@ impl Queue {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes account of a further entry; `false` when there are enough.
-    pub(super) fn reserve(&self) -> bool {
-        let before = self.registered.fetch_add(1, Ordering::Relaxed);
-        if before >= ENTRIES_MAX {
-            self.registered.fetch_sub(1, Ordering::Relaxed);
-        }
-        before < ENTRIES_MAX
+    /// The number of a further entry; `None` when there are enough.
+    pub(super) fn reserve(&self) -> Option<u32> {
+        let order = Ordering::Relaxed;
+        let further = |before| (before < ENTRIES_MAX).then_some(before + 1);
+        let before = self.registered.fetch_update(order, order, further).ok()?;
+        u32::try_from(before).ok()
     }
 
-    /// The further entry did not come about.
-    pub(super) fn release(&self) {
-        self.registered.fetch_sub(1, Ordering::Relaxed);
+    /// The thread that takes several requests at a time: the first that asks.
+    pub(super) fn front(&self, member: &Arc<Member>) -> &Arc<Member> {
+        self.front.get_or_init(|| Arc::clone(member))
+    }
+
+    /// Finds a thread that has no entry, and accounts for it one of `from`.
+    pub(super) fn without_entries(&self, from: &Member) -> Option<Arc<Member>> {
+        let members = self.members();
+        let found = members.iter().find(|member| from.give_first_entry(member));
+        found.cloned()
     }
 
     /// An entry goes to the kernel.

@@ -11,6 +11,7 @@ use zerocopy::FromBytes;
 use super::Shared;
 use super::entry::{Port, write_answer};
 use super::kick::kick;
+use super::pace::Watch;
 use super::queue::{Member, Queue};
 use crate::decode::Incoming;
 use crate::dispatch::{self, Worker};
@@ -37,6 +38,11 @@ pub(super) struct Server {
     port: Arc<Port>,
     responder: Arc<dyn Responder>,
     worker: Worker,
+    /// The file system is prompt: requests may be taken several at a time.
+    prompt: bool,
+    watch: Watch,
+    /// When the last request was begun.
+    now: Stamp,
     /// Entries of this ring that wait for a request.
     idle: usize,
     answered: Vec<Held>,
@@ -81,7 +87,10 @@ impl Server {
         let port = Arc::clone(&member.port);
         Self {
             worker: dispatcher.worker(number),
+            prompt: dispatcher.is_prompt(),
             dispatcher,
+            watch: Watch::default(),
+            now: Stamp::now(),
             responder: port.clone(),
             shared,
             queue,
@@ -106,13 +115,11 @@ impl Server {
 
     /// Registers the first entry.
     pub(super) fn register(&mut self, area: Area) -> io::Result<()> {
-        if !self.queue.reserve() {
-            return Err(io::Error::other(
-                "the queue has all the entries that it may have",
-            ));
-        }
-        self.ring.register(area)?;
-        self.gave();
+        let number = self
+            .queue
+            .reserve()
+            .ok_or_else(|| io::Error::other("the queue has all the entries that it may have"))?;
+        self.add_entry(area, number)?;
         self.ring.submit(0)?;
         while let Some(event) = self.ring.next_event()? {
             match event {
@@ -121,9 +128,19 @@ impl Server {
                     return Err(errno.into());
                 }
                 Event::Woken => {}
-                Event::Request(held) => self.handle(held),
+                Event::Request(held) => {
+                    self.took();
+                    self.handle(held);
+                }
             }
         }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, area: Area, number: u32) -> io::Result<()> {
+        self.ring.register(area, number)?;
+        self.member.entries.fetch_add(1, Ordering::SeqCst);
+        self.gave();
         Ok(())
     }
 
@@ -133,10 +150,12 @@ impl Server {
         self.queue.give();
     }
 
-    /// An entry came back. Answers whether it was the last one of the queue.
-    fn took(&mut self) -> bool {
+    /// An entry came back.
+    fn took(&mut self) {
         self.idle = self.idle.saturating_sub(1);
-        self.queue.take()
+        if self.queue.take() {
+            self.shared.watch();
+        }
     }
 
     /// Serves until the connection ends.
@@ -148,7 +167,11 @@ impl Server {
         };
         self.port.close();
         match ended {
-            Ended::Closed => self.member.finished.store(true, Ordering::SeqCst),
+            Ended::Closed => {
+                self.member.finished.store(true, Ordering::SeqCst);
+                // A thread without an entry is not told by the kernel.
+                self.shared.stop();
+            }
             Ended::Failed(error) => tracing::error!(
                 queue = self.queue.number,
                 "a ring failed: {error}; the connection is aborted"
@@ -161,6 +184,9 @@ impl Server {
         if self.shared.is_stopping() {
             return Err(Ended::Closed);
         }
+        while let Some(held) = self.port.passed_on() {
+            self.answer(held)?;
+        }
         self.ring.submit(1)?;
         while let Some(event) = self.ring.next_event()? {
             match event {
@@ -168,22 +194,64 @@ impl Server {
                 Event::Lost(errno) if is_closed(errno) => return Err(Ended::Closed),
                 Event::Lost(errno) => self.lost(errno)?,
                 Event::Request(held) => {
-                    // Those that were answered must not wait for this handler.
-                    if self.ring.has_unsubmitted() {
-                        self.ring.submit(0)?;
-                    }
-                    let entry = held.index();
-                    self.handle(held);
-                    let committed = self.commit_answered(entry)?;
-                    self.replace_deferred()?;
-                    if self.chased == Some(entry) {
-                        self.chase_kept_back(committed)?;
+                    self.took();
+                    if let Some(held) = self.pass_on(held) {
+                        self.answer(held)?;
                     }
                 }
             }
         }
         self.chased = None;
         Ok(())
+    }
+
+    /// Handles a request and commits what is answered.
+    fn answer(&mut self, held: Held) -> io::Result<()> {
+        // Those that were answered must not wait for a method that may take long.
+        if self.ring.has_unsubmitted() && !self.takes_several() {
+            self.ring.submit(0)?;
+        }
+        let entry = held.index();
+        if self.handle(held) && self.ring.has_unsubmitted() {
+            self.ring.submit(0)?;
+        }
+        let committed = self.commit_answered(entry)?;
+        self.replace_deferred()?;
+        if self.chased == Some(entry) {
+            self.chase_kept_back(committed)?;
+        }
+        Ok(())
+    }
+
+    fn takes_several(&self) -> bool {
+        self.prompt && !self.shared.pace.is_cautious(self.now)
+    }
+
+    /// Where methods wait and more than one entry came to be here, has a thread that has none handle
+    /// the request, whose entry stays there.
+    fn pass_on(&mut self, held: Held) -> Option<Held> {
+        if !self.prompt || self.member.entries.load(Ordering::Relaxed) < 2 {
+            return Some(held);
+        }
+        self.now = Stamp::now();
+        if self.takes_several() {
+            return Some(held);
+        }
+        let Some(other) = self.queue.without_entries(&self.member) else {
+            return Some(held);
+        };
+        other.port.pass_on(held);
+        None
+    }
+
+    /// The thread that an answered entry is to gather at, unless it is this one or in a method.
+    fn gathers(&self, entry: u32) -> Option<Arc<Member>> {
+        if !self.takes_several() || self.chased == Some(entry) {
+            return None;
+        }
+        let front = self.queue.front(&self.member);
+        let elsewhere = !Arc::ptr_eq(front, &self.member) && !front.is_busy();
+        elsewhere.then(|| Arc::clone(front))
     }
 
     /// The commit of a kick hands out one request that was kept back, at once and in the same entry.
@@ -204,6 +272,11 @@ impl Server {
         self.port.collect(&mut answered);
         for held in answered.drain(..) {
             committed |= held.index() == entry;
+            if let Some(front) = self.gathers(held.index()) {
+                self.member.give_entry(&front);
+                front.port.finish(held);
+                continue;
+            }
             self.ring.commit(held)?;
             self.gave();
         }
@@ -215,58 +288,58 @@ impl Server {
     fn lost(&mut self, errno: Errno) -> io::Result<()> {
         tracing::error!(queue = self.queue.number, "an entry was given up: {errno}");
         self.took();
+        self.member.entries.fetch_sub(1, Ordering::SeqCst);
         self.replace_deferred()
     }
 
     /// Where every entry of this ring waits for an answer that comes later, adds one, so that
     /// further requests can come.
     fn replace_deferred(&mut self) -> io::Result<()> {
-        if self.idle > 0 {
+        if self.idle > 0 || self.member.entries.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
-        if !self.queue.reserve() {
-            if !self.warned {
-                tracing::error!(
-                    queue = self.queue.number,
-                    limit = super::queue::ENTRIES_MAX,
-                    "too many requests wait for an answer; others wait for them"
-                );
-            }
-            self.warned = true;
-            return Ok(());
-        }
-        for number in 0..REPLACEMENTS {
-            if number > 0 && !self.queue.reserve() {
-                break;
-            }
+        for _ in 0..REPLACEMENTS {
             let area = match Area::new(self.shared.payload) {
                 Ok(area) => area,
                 Err(error) => {
                     tracing::error!(queue = self.queue.number, "no memory for an entry: {error}");
-                    self.queue.release();
                     break;
                 }
             };
-            self.ring.register(area)?;
-            self.gave();
+            let Some(number) = self.queue.reserve() else {
+                break;
+            };
+            self.add_entry(area, number)?;
+        }
+        if self.idle == 0 {
+            if !self.warned {
+                tracing::error!(
+                    queue = self.queue.number,
+                    limit = super::queue::ENTRIES_MAX,
+                    "no further entry: too many requests wait for an answer; others wait for them"
+                );
+            }
+            self.warned = true;
+            return Ok(());
         }
         self.ring.submit(0)?;
         kick(&self.shared, self.queue.number);
         Ok(())
     }
 
-    fn handle(&mut self, held: Held) {
+    /// Answers whether the method took long, where that matters.
+    fn handle(&mut self, held: Held) -> bool {
         let received = Stamp::now();
+        self.now = received;
         self.member.turns.fetch_add(1, Ordering::Relaxed);
-        if self.took() {
-            self.shared.watch();
-        }
+        let begun = self.prompt.then(|| self.watch.begin(received));
         let areas = held.header();
         match InHeader::read_from_prefix(&areas.in_out) {
             Ok((header, _)) => self.process(held, &header, &areas, received),
             Err(_) => self.answer_here(held, 0, Errno::IO.raw_os_error()),
         }
         self.member.turns.fetch_add(1, Ordering::Relaxed);
+        begun.is_some_and(|begun| self.watch.end(begun, &self.shared.pace))
     }
 
     fn process(&mut self, held: Held, header: &InHeader, areas: &UringReqHeader, received: Stamp) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -130,6 +130,7 @@ fn prepare(shared: &Shared, queue: &Queue) -> io::Result<(Ring, Area, Arc<Member
         finished: AtomicBool::new(false),
         ended: own_end()?,
         port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device))),
+        entries: AtomicUsize::new(0),
     });
     Ok((ring, area, member))
 }
