@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
+use bickford_eval::host::process;
+use bickford_eval::target::ConfigArgument;
 use serde::{Deserialize, Serialize};
 
 use crate::rows::{Mode, Row};
@@ -14,6 +17,8 @@ pub(crate) enum Side {
     Native,
     Ours,
     Peer,
+    /// Given with `--with`: shown, not judged.
+    Guest,
 }
 
 /// One configuration.
@@ -21,9 +26,10 @@ pub(crate) enum Side {
 pub(crate) struct Configuration {
     pub(crate) name: String,
     pub(crate) side: Side,
-    /// `None` takes part in every row.
+    /// `None` takes part in every row, a guest in all but those of `Direct`.
     pub(crate) mode: Option<Mode>,
-    /// Program and arguments; SOURCE and MOUNTPOINT follow. Empty for the native file system.
+    /// Program and arguments; SOURCE and MOUNTPOINT follow. Empty for the native file system. Of a guest,
+    /// the shell's command alone, with `{src}` and `{mnt}`.
     pub(crate) command: Vec<String>,
 }
 
@@ -39,6 +45,7 @@ impl Configuration {
 
     pub(crate) fn takes_part(&self, row: &Row) -> bool {
         match self.mode {
+            None if self.side == Side::Guest => row.modes != [Mode::Direct],
             None => true,
             // `fast` passes through by itself where the kernel can: once is enough.
             Some(Mode::PassThrough) if self.side == Side::Ours => {
@@ -47,6 +54,86 @@ impl Configuration {
             Some(mode) => row.modes.contains(&mode),
         }
     }
+
+    /// What mounts `source` at `point`; nothing for the native file system.
+    pub(crate) fn mount(&self, source: &Path, point: &Path) -> Result<Option<Command>, String> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ok(None);
+        };
+        if self.side != Side::Guest {
+            let mut command = Command::new(program);
+            command.args(arguments).args([source, point]);
+            return Ok(Some(command));
+        }
+        let word = |path: &Path| match path.to_str() {
+            Some(text) => Ok(process::quoted(text)),
+            None => Err(format!("{}: the name is not UTF-8", path.display())),
+        };
+        let line = program
+            .replace("{src}", &word(source)?)
+            .replace("{mnt}", &word(point)?);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &line]);
+        Ok(Some(command))
+    }
+}
+
+/// A `--with`: a name and the command that mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Guest {
+    name: String,
+    command: String,
+}
+
+impl FromStr for Guest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // Without a command it would be a name that `bickford eval` knows.
+        let parsed = match text.contains('=') {
+            true => text.parse::<ConfigArgument>()?,
+            false => ConfigArgument {
+                name: text.to_owned(),
+                command: None,
+            },
+        };
+        let ConfigArgument { name, command } = parsed;
+        match command {
+            Some(command) => Ok(Self { name, command }),
+            None => Err(format!(
+                "`{name}` has no command; give it: --with {name}='COMMAND {{src}} {{mnt}}'"
+            )),
+        }
+    }
+}
+
+/// The configurations of `--with`.
+///
+/// # Errors
+/// A name is one of `all` or was given before.
+pub(crate) fn guests(given: &[Guest]) -> Result<Vec<Configuration>, String> {
+    let peers: Vec<_> = PEERS.iter().collect();
+    let mut taken: Vec<String> = all(Path::new("bickford"), &peers)
+        .into_iter()
+        .map(|configuration| configuration.name)
+        .collect();
+    let mut found = Vec::new();
+    for guest in given {
+        if taken.contains(&guest.name) {
+            return Err(format!(
+                "--with {}: there is a configuration of this name already; choose another",
+                guest.name
+            ));
+        }
+        taken.push(guest.name.clone());
+        found.push(Configuration::new(
+            &guest.name,
+            Side::Guest,
+            None,
+            &[&guest.command],
+        ));
+    }
+    Ok(found)
 }
 
 /// A peer's program, and where it comes from.
@@ -223,6 +310,64 @@ pub(crate) fn all(bickford: &Path, peers: &[&Peer]) -> Vec<Configuration> {
 mod tests {
     use super::*;
     use crate::rows::ROWS;
+
+    #[test]
+    fn a_guest_has_a_name_and_a_command_that_mounts() {
+        let parse = str::parse::<Guest>;
+        let mine = parse("mine=exec mine -o a=b,c {src} {mnt}").expect("a guest");
+        assert_eq!(
+            (mine.name.as_str(), mine.command.as_str()),
+            ("mine", "exec mine -o a=b,c {src} {mnt}")
+        );
+        for (text, why) in [
+            ("mine", "has no command"),
+            // Known to `bickford eval`, not here.
+            ("fast", "has no command"),
+            ("native", "has no command"),
+            ("native=x {src} {mnt}", "takes no command"),
+            ("=x {src} {mnt}", "is no name"),
+            ("a/b=x {src} {mnt}", "is no name"),
+            ("mine=x {src}", "{mnt}"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let guest = |name: &str| Guest {
+            name: name.to_owned(),
+            command: "x {src} {mnt}".to_owned(),
+        };
+        let names = |all: &[Guest]| guests(all).map(|found| found.len());
+        assert_eq!(names(&[guest("mine"), guest("other")]), Ok(2));
+        for taken in ["bickford-fast", "go-fuse-cached"] {
+            assert!(names(&[guest(taken)]).is_err(), "{taken}");
+        }
+        assert!(names(&[guest("mine"), guest("mine")]).is_err());
+    }
+
+    #[test]
+    fn a_guest_takes_part_where_no_mode_is_asked_for() {
+        let guests = guests(&["mine=x {src} {mnt}".parse().expect("a guest")]).expect("guests");
+        let guest = guests.first().expect("one");
+        for row in ROWS {
+            let expected = !row.id.starts_with("direct-");
+            assert_eq!(guest.takes_part(row), expected, "{}", row.id);
+        }
+    }
+
+    #[test]
+    fn a_command_gets_its_paths_as_words_of_the_shell() {
+        let guests =
+            guests(&["mine=exec x {src} {mnt}".parse().expect("a guest")]).expect("guests");
+        let guest = guests.first().expect("one");
+        let command = guest.mount(Path::new("/a b"), Path::new("/it's"));
+        let command = command.expect("a command").expect("one to run");
+        let words: Vec<_> = command.get_args().collect();
+        assert_eq!(words, ["-c", r"exec x '/a b' '/it'\''s'"]);
+    }
 
     #[test]
     fn every_row_has_the_native_one_ours_and_a_peer() {

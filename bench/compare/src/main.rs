@@ -21,7 +21,7 @@ use bickford_eval::host::device::Choice;
 use bickford_eval::host::{self, Machine};
 use clap::Parser;
 
-use configurations::{Configuration, PEERS, Peer};
+use configurations::{Configuration, Guest, PEERS, Peer, Side};
 use results::{Results, Run};
 use rows::{ROWS, Row, Scale};
 use runner::{Plan, Runner};
@@ -33,9 +33,14 @@ struct Arguments {
     /// Counted rounds; one that is not counted comes before them
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Only configurations whose name begins with one of these (native is always there)
+    /// Only configurations whose name begins with one of these (native and those of --with are always
+    /// there)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
+    /// Measure NAME too, which the shell's COMMAND mounts, with {src} and {mnt} in it, staying in the
+    /// foreground; may be repeated
+    #[arg(long, value_name = "NAME=COMMAND")]
+    with: Vec<Guest>,
     /// Only these rows
     #[arg(long, value_delimiter = ',', value_name = "ROW")]
     rows: Vec<String>,
@@ -52,6 +57,10 @@ struct Arguments {
     /// Seconds that one row of one configuration may take for one number of clients
     #[arg(long, default_value_t = 60)]
     deadline: u64,
+    /// Seconds of mixed load on each mount before it is measured, for file systems that are slow until
+    /// they have run for a while, such as those in a Java virtual machine
+    #[arg(long, default_value_t = 0.0, value_parser = seconds, value_name = "SECONDS")]
+    warm_up: f64,
     /// Where the results go; `benchsuite/runs/DATE-NAME` for those that are to be kept
     #[arg(long, default_value = "target/compare-results", value_name = "DIR")]
     out: PathBuf,
@@ -66,19 +75,28 @@ struct Arguments {
     report: Option<PathBuf>,
 }
 
-fn list() {
+fn list(guests: &[Configuration]) {
     println!("rows:");
     for row in ROWS {
         println!("  {:<16} {}", row.id, row.title);
     }
     println!("configurations:");
     let peers: Vec<_> = PEERS.iter().collect();
-    for configuration in configurations::all(Path::new("bickford"), &peers) {
+    let all = configurations::all(Path::new("bickford"), &peers);
+    for configuration in all.iter().chain(guests) {
         println!(
             "  {:<24} {}",
             configuration.name,
             configuration.command.join(" ")
         );
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().map_err(|e| format!("{e}"))?;
+    match (0.0..=600.0).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("is not between 0 and 600".to_owned()),
     }
 }
 
@@ -124,7 +142,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 /// What was compared with what, from the lock files and the tools that know.
-fn versions(bickford: &Path) -> BTreeMap<String, String> {
+fn versions(bickford: Option<&Path>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let home = configurations::home();
     let lock = fs::read_to_string(home.join("Cargo.lock")).unwrap_or_default();
@@ -143,8 +161,8 @@ fn versions(bickford: &Path) -> BTreeMap<String, String> {
     let version = at.and_then(|at| words.get(at + 1));
     found.extend(version.map(|v| ("go-fuse".to_owned(), (*v).to_owned())));
     found.extend(tool("pkg-config", &["--modversion", "fuse3"]).map(|v| ("libfuse".to_owned(), v)));
-    let program = bickford.to_string_lossy();
-    found.extend(tool(&program, &["--version"]).map(|v| ("command".to_owned(), v)));
+    let version = bickford.and_then(|program| tool(&program.to_string_lossy(), &["--version"]));
+    found.extend(version.map(|v| ("command".to_owned(), v)));
     let top = home.join("../..");
     let commit = [
         "-C",
@@ -183,24 +201,39 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
+/// Who takes part, and the command of this tree. Where none of ours does, the command may be missing.
+fn chosen(
+    arguments: &Arguments,
+    guests: Vec<Configuration>,
+    left_out: &mut BTreeMap<String, String>,
+) -> Result<(Vec<Configuration>, Option<PathBuf>), String> {
+    let bickford = configurations::bickford();
+    let program = bickford.as_deref().unwrap_or(Path::new("bickford"));
+    let begins = |c: &Configuration| {
+        let only = &arguments.only;
+        only.is_empty() || only.iter().any(|only| c.name.starts_with(only.as_str()))
+    };
+    let ours_wanted = configurations::all(program, &[])
+        .iter()
+        .any(|c| c.side == Side::Ours && begins(c));
+    if let (true, Err(why)) = (ours_wanted, &bickford) {
+        return Err(why.clone());
+    }
+    let peers = build(arguments, left_out);
+    let mut found = configurations::all(program, &peers);
+    found.retain(|c| c.side == Side::Native || begins(c));
+    found.extend(guests);
+    Ok((found, bickford.ok()))
+}
+
 fn measure(arguments: &Arguments) -> Result<String, String> {
     if !host::is_root() {
         return Err("mounting and CPU clocks of daemons need root: run as root".to_owned());
     }
     let rows = chosen_rows(arguments)?;
-    let bickford = configurations::bickford()?;
+    let guests = configurations::guests(&arguments.with)?;
     let mut left_out = BTreeMap::new();
-    let peers = build(arguments, &mut left_out);
-    let begins = |c: &Configuration| {
-        arguments
-            .only
-            .iter()
-            .any(|only| c.name.starts_with(only.as_str()))
-    };
-    let configurations: Vec<Configuration> = configurations::all(&bickford, &peers)
-        .into_iter()
-        .filter(|c| arguments.only.is_empty() || c.command.is_empty() || begins(c))
-        .collect();
+    let (configurations, bickford) = chosen(arguments, guests, &mut left_out)?;
     let stop = stop_flag()?;
     let out = &arguments.out;
     fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -216,6 +249,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
         },
         device: arguments.device.clone(),
         deadline: Duration::from_secs(arguments.deadline),
+        warm_up: Duration::from_secs_f64(arguments.warm_up),
         out,
         stop: &stop,
     };
@@ -223,7 +257,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
     let ended = runner.run();
     left_out.append(&mut runner.left_out);
     drop(runner);
-    describe(&plan, left_out, versions(&bickford))?;
+    describe(&plan, left_out, versions(bickford.as_deref()))?;
     ended?;
     let verdicts = report::write(&Results::read(out)?, out)?;
     if stop.load(Ordering::Relaxed) {
@@ -232,7 +266,10 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
             out.display()
         ));
     }
-    Ok(format!("{verdicts}\n{}", out.join("table.md").display()))
+    let table = out.join("table.md");
+    Ok(format!("{verdicts}\n{}", table.display())
+        .trim_start()
+        .to_owned())
 }
 
 /// Writes run.json.
@@ -265,8 +302,10 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     if arguments.list {
-        list();
-        return ExitCode::SUCCESS;
+        return finish(configurations::guests(&arguments.with).map(|guests| {
+            list(&guests);
+            String::new()
+        }));
     }
     let done = match &arguments.report {
         Some(directory) => {

@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_eval::host::mounts;
-use bickford_eval::host::process::{self, tail};
+use bickford_eval::host::process::tail;
+use rustix::process::{Pid, Signal};
 
-use crate::configurations::Configuration;
+use crate::configurations::{Configuration, Side};
 
 /// How long a program may take to mount, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -22,6 +23,15 @@ pub(crate) enum Refusal {
     NotOffered(String),
     /// It failed.
     Failed(String),
+}
+
+/// Kills a program and what it started: a shell may not have replaced itself by its command.
+fn kill_group(leader: &mut Child) {
+    let group = i32::try_from(leader.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    let _ = leader.wait();
 }
 
 /// A mounted configuration; unmounted when dropped.
@@ -45,43 +55,67 @@ impl Mounted {
             daemon: None,
             connection: None,
         };
-        let Some((program, arguments)) = configuration.command.split_first() else {
+        let failed = |what: String| Refusal::Failed(format!("{}: {what}", configuration.name));
+        let Some(mut command) = configuration.mount(source, point).map_err(failed)? else {
             return Ok(mounted);
         };
-        let failed = |what: String| Refusal::Failed(format!("{}: {what}", configuration.name));
         let said = File::create(log).map_err(|e| failed(format!("{}: {e}", log.display())))?;
         let copy = said.try_clone().map_err(|e| failed(e.to_string()))?;
-        let child = Command::new(program)
-            .args(arguments)
-            .args([source, point])
+        let child = command
             .stdin(Stdio::null())
             .stdout(copy)
             .stderr(said)
             // Ctrl-C ends the run, which then unmounts.
             .process_group(0)
             .spawn()
-            .map_err(|e| failed(format!("start {program}: {e}")))?;
+            .map_err(|e| {
+                let program = command.get_program().to_string_lossy();
+                failed(format!("start {program}: {e}"))
+            })?;
         let daemon = mounted.daemon.insert(child);
         let end = Instant::now() + PATIENCE;
         loop {
+            // Asked before the mount table: a command that mounts and ends has mounted by then.
+            let ended = daemon.try_wait().ok().flatten();
             if let Some(mount) = mounts::at(point) {
                 mounted.connection = mount.connection();
                 return Ok(mounted);
             }
-            if let Ok(Some(status)) = daemon.try_wait() {
+            if let Some(status) = ended {
                 let said = tail(&fs::read_to_string(log).unwrap_or_default());
                 return Err(match status.code() {
-                    Some(NOT_OFFERED) => Refusal::NotOffered(said),
+                    Some(NOT_OFFERED) if configuration.side != Side::Guest => {
+                        Refusal::NotOffered(said)
+                    }
                     _ => failed(format!("ended with {status} before it was mounted: {said}")),
                 });
             }
             if Instant::now() > end {
+                kill_group(daemon);
                 return Err(failed(format!(
                     "not mounted after {} s",
                     PATIENCE.as_secs()
                 )));
             }
             std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether the program that serves the mount is still the one that was started.
+    ///
+    /// # Errors
+    /// It has ended: its CPU time is not known, and perhaps nobody answers.
+    pub(crate) fn served(&mut self) -> Result<(), String> {
+        // A mount that is no FUSE mount (`mount --bind`) has no daemon.
+        let Some(daemon) = self.daemon.as_mut().filter(|_| self.connection.is_some()) else {
+            return Ok(());
+        };
+        match daemon.try_wait() {
+            Ok(Some(status)) => Err(format!(
+                "its command ended with {status} while it was mounted; it must stay in the foreground \
+                 (often -f) and live"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -114,8 +148,7 @@ impl Mounted {
         let end = Instant::now() + PATIENCE;
         while let Ok(None) = daemon.try_wait() {
             if Instant::now() > end {
-                process::kill(daemon.id());
-                let _ = daemon.wait();
+                kill_group(&mut daemon);
                 return Err(format!(
                     "process {} did not end after the unmount",
                     daemon.id()

@@ -166,6 +166,12 @@ impl Results {
         all.filter(move |found| found.side == side && found.takes_part(&row))
     }
 
+    /// Whether a configuration of `side` was to take part.
+    pub(crate) fn has(&self, side: Side) -> bool {
+        let mut all = self.run.configurations.iter();
+        all.any(|found| found.side == side)
+    }
+
     /// Our configuration that a row is judged by.
     pub(crate) fn ours(&self, row: &Row) -> Option<&Configuration> {
         self.configurations(row, Side::Ours)

@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 use bickford_eval::host::device::{Choice, Device};
 use bickford_eval::host::{mounts, process};
 
-use crate::configurations::Configuration;
+use crate::configurations::{Configuration, Side};
 use crate::mounted::{Mounted, Refusal};
 use crate::results::Sample;
 use crate::rows::{Row, Scale, Set};
 use crate::work::{self, Outcome, prepare};
+
+/// The client's first argument where it is to warm a mount up.
+const WARM_UP: &str = "warm-up";
 
 /// What is to be measured, and with what.
 pub(crate) struct Plan<'a> {
@@ -30,6 +33,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) device: Choice,
     /// How long one cell may take.
     pub(crate) deadline: Duration,
+    /// Mixed load on each mount before it is measured.
+    pub(crate) warm_up: Duration,
     /// Where the results go.
     pub(crate) out: &'a Path,
     /// Set when the run is to end.
@@ -160,8 +165,8 @@ impl<'a> Runner<'a> {
             .join("logs")
             .join(format!("{}.log", configuration.name));
         match Mounted::new(configuration, &data, &self.point, &log) {
-            Ok(mounted) => {
-                self.cells(round, row, configuration, &mounted)?;
+            Ok(mut mounted) => {
+                self.cells(round, row, configuration, &mut mounted)?;
                 if let Err(error) = mounted.unmount() {
                     eprintln!("\ncompare: {}: {error}", configuration.name);
                 }
@@ -193,16 +198,21 @@ impl<'a> Runner<'a> {
         round: u32,
         row: &'static Row,
         configuration: &Configuration,
-        mounted: &Mounted,
+        mounted: &mut Mounted,
     ) -> Result<(), String> {
         let root = match configuration.command.is_empty() {
             true => self.device.data().to_owned(),
             false => self.point.clone(),
         };
         let base = prepare::base(row, &root, &configuration.name);
+        let mut warm = match configuration.side {
+            Side::Native => Ok(()),
+            _ => self.warm_up(&root, mounted),
+        };
         for clients in self.clients(row) {
-            let result = match self.cell(row, clients, &base, mounted) {
-                Ok(outcome) => Ok(outcome),
+            let warm = std::mem::replace(&mut warm, Ok(()));
+            let result = match warm.and_then(|()| self.cell(row, clients, &base, mounted)) {
+                Ok(outcome) => mounted.served().map(|()| outcome),
                 Err(Trouble::Stopped) => return Ok(()),
                 Err(Trouble::Error(why)) => Err(why),
             };
@@ -216,7 +226,15 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// One cell, in a process of its own, which a hanging file system cannot make ours.
+    fn warm_up(&self, root: &Path, mounted: &Mounted) -> Result<(), Trouble> {
+        if self.plan.warm_up.is_zero() {
+            return Ok(());
+        }
+        let length = self.plan.warm_up.as_secs_f64().to_string();
+        let arguments = [WARM_UP.into(), length.into(), root.into()];
+        self.run_client(&arguments, mounted).map(drop)
+    }
+
     fn cell(
         &self,
         row: &Row,
@@ -225,18 +243,25 @@ impl<'a> Runner<'a> {
         mounted: &Mounted,
     ) -> Result<Outcome, Trouble> {
         let trouble = |why: String| Trouble::Error(why);
-        let program = std::env::current_exe().map_err(|e| trouble(e.to_string()))?;
         let scale = serde_json::to_string(&self.plan.scale).map_err(|e| trouble(e.to_string()))?;
         let mut arguments: Vec<OsString> = vec![
-            "client".into(),
             row.id.into(),
             clients.to_string().into(),
             scale.into(),
             base.into(),
         ];
         arguments.extend(mounted.daemons().iter().map(|pid| pid.to_string().into()));
+        let answer = self.run_client(&arguments, mounted)?;
+        serde_json::from_str(&answer).map_err(|e| trouble(format!("the client's answer: {e}")))
+    }
+
+    /// Works on the mount in a process of its own, which a hanging file system cannot make ours; what
+    /// it printed.
+    fn run_client(&self, arguments: &[OsString], mounted: &Mounted) -> Result<String, Trouble> {
+        let trouble = |why: String| Trouble::Error(why);
+        let program = std::env::current_exe().map_err(|e| trouble(e.to_string()))?;
         let mut command = Command::new(program);
-        command.args(arguments);
+        command.arg("client").args(arguments);
         let release = || {
             if let Some(number) = mounted.connection {
                 let _ = mounts::abort(number);
@@ -247,18 +272,19 @@ impl<'a> Runner<'a> {
             stop: self.plan.stop,
             release: &release,
         };
-        let finished = match process::run(command, &limits).map_err(trouble)? {
-            Ok(finished) => finished.success("the client").map_err(trouble)?,
-            Err(process::Cut::Interrupted) => return Err(Trouble::Stopped),
+        match process::run(command, &limits).map_err(trouble)? {
+            Ok(finished) => {
+                let finished = finished.success("the client").map_err(trouble)?;
+                Ok(finished.stdout)
+            }
+            Err(process::Cut::Interrupted) => Err(Trouble::Stopped),
             Err(process::Cut::Deadline) => {
                 let limit = self.plan.deadline.as_secs();
-                return Err(trouble(format!(
+                Err(trouble(format!(
                     "not done after {limit} s; connection aborted"
-                )));
+                )))
             }
-        };
-        serde_json::from_str(&finished.stdout)
-            .map_err(|e| trouble(format!("the client's answer: {e}")))
+        }
     }
 
     fn keep(
@@ -296,6 +322,16 @@ impl<'a> Runner<'a> {
 
 /// The whole of `compare client`: runs one cell and prints what came out.
 pub(crate) fn client(arguments: &[String]) -> Result<(), String> {
+    if let [first, length, root] = arguments
+        && first == WARM_UP
+    {
+        let length: f64 = length
+            .parse()
+            .map_err(|e| format!("client: {length}: {e}"))?;
+        let root = Path::new(root);
+        return work::warm_up::run(root, Duration::from_secs_f64(length))
+            .map_err(|e| format!("warm-up below {}: {e}", root.display()));
+    }
     let [row, clients, scale, base, daemons @ ..] = arguments else {
         return Err("client: too few arguments; `compare` starts it by itself".to_owned());
     };

@@ -171,18 +171,16 @@ fn behind(
 }
 
 pub(super) fn markdown(results: &Results) -> String {
+    if !results.has(Side::Ours) {
+        return String::new();
+    }
     let mut text = String::from("| row | reach | measured | verdict |\n|---|---|---|---|\n");
     for reach in REACHES {
         for clients in reach.clients {
             text.extend(line(results, reach, *clients));
         }
     }
-    let peers = results
-        .run
-        .configurations
-        .iter()
-        .any(|found| found.side == Side::Peer);
-    if !peers {
+    if !results.has(Side::Peer) {
         return text;
     }
     type Measure = fn(&Cell) -> Option<Spread>;

@@ -11,6 +11,13 @@ fn micro(spread: Option<Spread>) -> String {
     spread.map_or_else(String::new, |s| figure(s.median / 1000.0))
 }
 
+fn time(cell: &Cell) -> String {
+    match &cell.error {
+        Some(_) => "error".to_owned(),
+        None => micro(cell.time()),
+    }
+}
+
 fn ratio(spread: Option<Spread>) -> String {
     spread.map_or_else(String::new, |s| {
         format!(
@@ -79,6 +86,45 @@ fn overview(results: &Results) -> String {
     text
 }
 
+/// One line for each row and number of clients: the native file system and all of `--with`.
+fn guests(results: &Results) -> String {
+    let shown = |side: Side| {
+        results
+            .run
+            .configurations
+            .iter()
+            .filter(move |c| c.side == side)
+    };
+    if !results.has(Side::Guest) {
+        return String::new();
+    }
+    let columns: Vec<_> = shown(Side::Native).chain(shown(Side::Guest)).collect();
+    let mut text = String::from(
+        "\n## Given with `--with`\n\nMicroseconds per operation, medians.\n\n| row | clients |",
+    );
+    for configuration in &columns {
+        let _ = write!(text, " {} |", configuration.name);
+    }
+    text.push_str("\n|---|---|");
+    text.push_str(&"---|".repeat(columns.len()));
+    text.push('\n');
+    for (row, clients) in results.places() {
+        if !columns
+            .iter()
+            .any(|c| c.side == Side::Guest && c.takes_part(row))
+        {
+            continue;
+        }
+        let _ = write!(text, "| {} | {clients} |", row.title);
+        for configuration in &columns {
+            let cell = results.cell(row, clients, &configuration.name);
+            let _ = write!(text, " {} |", cell.map_or_else(String::new, time));
+        }
+        text.push('\n');
+    }
+    text
+}
+
 fn details(results: &Results, row: &Row, counts: &[usize]) -> String {
     let mut text = format!("\n### {} (`{}`)\n\n| configuration |", row.title, row.id);
     for clients in counts {
@@ -87,7 +133,7 @@ fn details(results: &Results, row: &Row, counts: &[usize]) -> String {
     text.push_str("\n|---|");
     text.push_str(&"---|---|---|".repeat(counts.len()));
     text.push('\n');
-    for side in [Side::Native, Side::Ours, Side::Peer] {
+    for side in [Side::Native, Side::Ours, Side::Peer, Side::Guest] {
         for configuration in results.configurations(row, side) {
             if results.run.left_out.contains_key(&configuration.name) {
                 continue;
@@ -99,10 +145,7 @@ fn details(results: &Results, row: &Row, counts: &[usize]) -> String {
                     continue;
                 };
                 let native = results.cell(row, *clients, "native");
-                let time = match (&cell.error, cell.time()) {
-                    (Some(_), _) => "error".to_owned(),
-                    (None, time) => micro(time),
-                };
+                let time = time(cell);
                 let over = ratio(native.and_then(|native| cell.over(native)));
                 let _ = write!(text, " {time} | {over} | {} |", micro(cell.cpu()));
             }
@@ -134,9 +177,12 @@ fn errors(results: &Results) -> String {
 
 pub(super) fn markdown(results: &Results, verdicts: &str) -> String {
     let mut text = head(results);
-    text.push_str("\n## Reach\n\n");
-    text.push_str(verdicts);
-    text.push_str(&overview(results));
+    if results.has(Side::Ours) {
+        text.push_str("\n## Reach\n\n");
+        text.push_str(verdicts);
+        text.push_str(&overview(results));
+    }
+    text.push_str(&guests(results));
     text.push_str(
         "\n## All\n\nMicroseconds per operation (time of all clients together over their operations); \
          ratio to native; microseconds of the daemon's CPU per operation.\n",

@@ -6,6 +6,7 @@
 mod data;
 mod names;
 pub(crate) mod prepare;
+pub(crate) mod warm_up;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -59,8 +60,10 @@ impl Client {
             _ => client_directory(base, clients, index),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = fs::open(&path, flags, Mode::empty())
+            .map_err(|e| io::Error::new(e.kind(), format!("open {}: {e}", path.display())))?;
         Ok(Self {
-            directory: fs::open(&path, flags, Mode::empty())?,
+            directory,
             path,
             work: row.work,
             ops: match row.work {
