@@ -1,14 +1,15 @@
 #!/bin/sh
 # Measures JavaFuse against StackFS and against other FUSE libraries for Java, each with a null file
-# system, in one run: the metadata round trip, PostMark, a large copy and Bonnie's phases, and the
-# crossing alone with JMH. Configurations take turns and the first round does not count. Needs root,
-# and a machine that does nothing else.
+# system, in one run: the metadata round trip, each operation with several numbers of clients, PostMark,
+# a large copy and Bonnie's phases, and the crossing alone with JMH. Configurations take turns and the
+# first round does not count. Needs root, and a machine that does nothing else.
 #
 #   sudo scripts/bench-java.sh [--out DIR] [--medium | --quick] [--awake] [PART ...]
 #
-#   PART       round-trip, eval, crossing; else all three
+#   PART       round-trip, micro, eval, crossing; else all four. micro is bench/compare, whose README tells
+#              the rows; ours go over the transport that this machine gives (machine.txt says which)
 #   --medium   PostMark and the copy at the papers' size and with as many rounds as else, Bonnie's phases
-#              at two sizes, no buffer sizes, fewer names and forks
+#              at two sizes, no buffer sizes, fewer names and forks, 1 and 8 clients
 #   --quick    only shows that everything runs: its figures mean nothing
 #   --awake    no CPU goes to sleep meanwhile (/dev/cpu_dma_latency): waking one takes longer than what is
 #              measured here, and how long differs from one round to the next
@@ -25,24 +26,27 @@ while [ $# -gt 0 ]; do
 	--out) out=$(realpath -m -- "$2"); shift ;;
 	--medium | --quick) length=${1#--} ;;
 	--awake) awake=yes ;;
-	round-trip | eval | crossing) parts="$parts $1" ;;
-	*) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	round-trip | micro | eval | crossing) parts="$parts $1" ;;
+	*) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 	shift
 done
-parts=${parts:-round-trip eval crossing}
+parts=${parts:-round-trip micro eval crossing}
 case $length in
 full)
 	round_trip_length= eval_length= crossing_length=
+	micro_length='--rounds 5 --clients 1,2,8,32 --warm-up 2'
 	;;
 medium)
 	round_trip_length='--rounds 11 --count 5000'
+	micro_length='--rounds 3 --clients 1,8 --warm-up 1'
 	phases=$(printf ',s3%s-25' a b c d e f)$(printf ',s3%s-100' a b c d e f)
 	eval_length="--rows s4,s5$phases --rounds 3"
 	crossing_length='-f 1 -wi 3 -i 5'
 	;;
 quick)
 	round_trip_length='--rounds 2 --count 1000'
+	micro_length='--quick --rounds 1 --clients 1'
 	phases=$(printf ',s3%s-25' a b c d e f)
 	eval_length="--rows s4,s5$phases --rounds 1 --scale 0.2"
 	crossing_length='-f 1 -wi 1 -i 1'
@@ -63,8 +67,18 @@ missing=$(echo "$missing" | sed 's/ fuse\b/ fuse3/')
 
 cd "$root"
 cargo build --locked --release --package bickford-cli --package bickford-ffi
-target=$(cargo metadata --locked --no-deps --format-version 1 |
-	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+# target_of [OPTION ...]: where cargo builds.
+target_of() {
+	cargo metadata --locked --no-deps --format-version 1 "$@" | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
+}
+target=$(target_of)
+case $parts in
+*micro*)
+	manifest=bench/compare/Cargo.toml
+	cargo build --locked --release --manifest-path "$manifest"
+	compare=$(target_of --manifest-path "$manifest")/release/compare
+	;;
+esac
 jdk=$(scripts/java-tests.sh --find-jdk)
 [ -n "$jdk" ] || fail "no JDK 22 or later; see scripts/java-tests.sh"
 scripts/java-tests.sh package -DskipTests -Dbickford.native="$target/release/libbickford_ffi.so"
@@ -74,8 +88,10 @@ java=$root/bindings/java
 classes=$java/bench/target/classes:$java/bench/target/lib/*:$java/target/bickford-0.1.0.jar
 run_java="'$jdk/bin/java' --enable-native-access=ALL-UNNAMED -cp '$classes'"
 library=$(ldconfig -p | sed -n 's/.*libfuse3\.so\.3 .*=> //p' | head -n 1)
-jfuse="exec $run_java -Djfuse.library='$library' io.github.bickfordfs.bench.JfuseNull {src} {mnt}"
-jnr="exec $run_java io.github.bickfordfs.bench.JnrNull {src} {mnt}"
+jfuse_null="exec $run_java -Djfuse.library='$library' io.github.bickfordfs.bench.JfuseNull"
+jnr_null="exec $run_java io.github.bickfordfs.bench.JnrNull"
+jfuse="$jfuse_null {src} {mnt}"
+jnr="$jnr_null {src} {mnt}"
 export JAVA_HOME="$jdk"
 
 if [ "$awake" ]; then
@@ -98,16 +114,20 @@ mkdir -p "$out"
 	echo "libraries: $(ls bindings/java/bench/target/lib | grep -E "^(jfuse-[0-9]|jnr-fuse|jmh-core)" | tr "\n" " ")"
 } >"$out/machine.txt"
 
+# ours TRANSPORT: sets $stack, and $null, after which options, --data, {src} and {mnt} go.
+ours() {
+	stack="exec '$target/release/bickford' mount -f --preset opt --transport $1 {src} {mnt}"
+	null="exec '$java/bin/javafuse' --class io.github.bickfordfs.examples.NullFs \
+--classpath '$java/target/test-classes' -o preset=opt,transport=$1"
+}
+
 # round_trip LABEL TRANSPORT [COMMAND ...]: COMMAND runs all of it, such as taskset. The directories are in
 # memory, where no journal makes one configuration wait for what another one wrote. The peers have no
 # extended attributes, and the kernel checks no permissions for them; as-peers is JavaFuse1 without these too.
 round_trip() {
 	label=$1
-	transport=$2
+	ours "$2"
 	shift 2
-	stack="exec '$target/release/bickford' mount -f --preset opt --transport $transport {src} {mnt}"
-	null="exec '$java/bin/javafuse' --class io.github.bickfordfs.examples.NullFs \
---classpath '$java/target/test-classes' -o preset=opt,transport=$transport"
 	echo "== round trip, $label"
 	# shellcheck disable=SC2086 # the options are words
 	"$@" "$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" -Djava.io.tmpdir=/dev/shm \
@@ -117,6 +137,22 @@ round_trip() {
 		"javafuse2=$null --data copied {src} {mnt}" "shared=$null --data shared {src} {mnt}" \
 		"as-peers=$null,no_xattr,no_permission_checks --data none {src} {mnt}" \
 		"jfuse=$jfuse" "jnr-fuse=$jnr"
+}
+
+# The peers have the cheapest settings here, with names and attributes cached for good; java-fast is JavaFuse1 with
+# the preset that does so too, and without what the peers do not have.
+micro() {
+	ours auto
+	fast=$(printf '%s' "$null" | sed 's/preset=opt/preset=fast/')
+	# shellcheck disable=SC2086 # the options are words
+	BICKFORD_BIN=$target/release/bickford "$compare" --out "$out/micro" --only native --no-build $micro_length \
+		--with "stackfs=$stack" --with "javafuse1=$null --data none {src} {mnt}" \
+		--with "javafuse2=$null --data copied {src} {mnt}" --with "shared=$null --data shared {src} {mnt}" \
+		--with "java-fast=$fast,no_xattr,no_permission_checks --data none {src} {mnt}" \
+		--with "jfuse=$jfuse_null --cheapest {src} {mnt}" --with "jnr-fuse=$jnr_null --cheapest {src} {mnt}"
+	# As the last daemon said: the kernel's setting alone does not tell what was used.
+	transport=$(sed -n 's/.* transport="\([^"]*\)".*/\1/p' "$out/micro/logs/stackfs.log" | tail -n 1)
+	echo "micro: --transport auto was ${transport:-not told}" | tee -a "$out/machine.txt"
 }
 
 # ratios REPORT.CSV: what each configuration does of what StackFS does, by medians; more is better.
@@ -149,6 +185,10 @@ for part in $parts; do
 		round_trip dev-one-cpu dev taskset -c 0
 		round_trip dev dev
 		round_trip uring uring
+		;;
+	micro)
+		echo "== each operation, bench/compare"
+		micro
 		;;
 	eval)
 		echo "== SAC'10: PostMark, large copy, Bonnie's phases"

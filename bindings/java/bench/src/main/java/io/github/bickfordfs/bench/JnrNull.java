@@ -1,21 +1,26 @@
 package io.github.bickfordfs.bench;
 
-import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
 import jnr.ffi.Pointer;
-import ru.serce.jnrfuse.ErrorCodes;
 import ru.serce.jnrfuse.FuseFillDir;
 import ru.serce.jnrfuse.FuseStubFS;
 import ru.serce.jnrfuse.struct.FileStat;
 import ru.serce.jnrfuse.struct.FuseFileInfo;
+import ru.serce.jnrfuse.struct.Timespec;
 
-/** A null file system over jnr-fuse: {@code JnrNull SOURCE MOUNTPOINT}, until it gets a signal. */
+/**
+ * A null file system over jnr-fuse: {@code JnrNull [--cheapest] SOURCE MOUNTPOINT}, until it gets a signal. With
+ * {@code --cheapest} the kernel remembers names, missing names, attributes and data for good; libfuse 2 has no
+ * write-back cache.
+ */
 public final class JnrNull extends FuseStubFS {
     private static final int O_CREAT = 0100;
     private static final int O_APPEND = 02000;
+
+    private static final String CHEAPEST = "--cheapest";
 
     private final String source;
 
@@ -29,13 +34,18 @@ public final class JnrNull extends FuseStubFS {
      * @param args source and mount point
      */
     public static void main(String[] args) {
+        boolean cheapest = args.length > 0 && args[0].equals(CHEAPEST);
+        List<String> places = Arrays.asList(args).subList(cheapest ? 1 : 0, args.length);
+        if (places.size() != 2) {
+            System.err.println("usage: JnrNull [" + CHEAPEST + "] SOURCE MOUNTPOINT");
+            System.exit(2);
+        }
         // big_writes is the default of libfuse 3, and has to be asked for in 2.
-        new JnrNull(args[0]).mount(Path.of(args[1]), true, false, new String[] {"-o", "big_writes,fsname=jnr-fuse-null"});
+        String options = "big_writes,fsname=jnr-fuse-null" + (cheapest ? "," + Mounts.CACHED : "");
+        new JnrNull(places.get(0)).mount(Path.of(places.get(1)), true, false, new String[] {"-o", options});
     }
 
-    @Override
-    public int getattr(String path, FileStat stat) {
-        int result = Libc.stat(source, path);
+    private static int fill(int result, FileStat stat) {
         if (result == 0) {
             Libc.Attributes from = Libc.attributes();
             stat.st_ino.set(from.ino());
@@ -56,17 +66,18 @@ public final class JnrNull extends FuseStubFS {
     }
 
     @Override
+    public int getattr(String path, FileStat stat) {
+        return fill(Libc.stat(source, path), stat);
+    }
+
+    @Override
+    public int fgetattr(String path, FileStat stat, FuseFileInfo file) {
+        return fill(Libc.stat(file.fh.longValue()), stat);
+    }
+
+    @Override
     public int readdir(String path, Pointer buffer, FuseFillDir filler, long offset, FuseFileInfo file) {
-        try (DirectoryStream<Path> names = Files.newDirectoryStream(Path.of(source + path))) {
-            filler.apply(buffer, ".", null, 0);
-            filler.apply(buffer, "..", null, 0);
-            for (Path name : names) {
-                filler.apply(buffer, name.getFileName().toString(), null, 0);
-            }
-            return 0;
-        } catch (IOException e) {
-            return -ErrorCodes.EIO();
-        }
+        return Libc.list(source, path, name -> filler.apply(buffer, name, null, 0));
     }
 
     private static int opened(int descriptor, FuseFileInfo file) {
@@ -140,5 +151,26 @@ public final class JnrNull extends FuseStubFS {
     @Override
     public int chmod(String path, long mode) {
         return Libc.chmod(source, path, (int) mode);
+    }
+
+    @Override
+    public int chown(String path, long uid, long gid) {
+        return Libc.chown(source, path, (int) uid, (int) gid);
+    }
+
+    @Override
+    public int symlink(String target, String path) {
+        return Libc.symlink(target, source, path);
+    }
+
+    @Override
+    public int readlink(String path, Pointer buffer, long size) {
+        return Libc.readlink(source, path, MemorySegment.ofAddress(buffer.address()), size);
+    }
+
+    @Override
+    public int utimens(String path, Timespec[] times) {
+        return Libc.utimens(source, path, times[0].tv_sec.get(), times[0].tv_nsec.longValue(), times[1].tv_sec.get(),
+                times[1].tv_nsec.longValue());
     }
 }

@@ -14,6 +14,7 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
 import java.nio.charset.StandardCharsets;
+import java.util.function.Consumer;
 
 /**
  * The system calls that the null file systems of the peers pass on, each at the least cost that Java has for it, so that
@@ -24,7 +25,13 @@ final class Libc {
 
     private static final int AT_FDCWD = -100;
     private static final int AT_SYMLINK_NOFOLLOW = 0x100;
+    private static final int AT_EMPTY_PATH = 0x1000;
     private static final int STATX_BASIC_STATS = 0x7ff;
+    /** Where a name begins in {@code struct dirent}, and the most bytes that one takes. */
+    private static final int DIRENT_NAME = 19;
+    private static final int DIRENT_SIZE = 280;
+    private static final int POLLPRI = 2;
+    private static final int MOUNTS_MILLISECONDS = 1000;
 
     private static final Linker LINKER = Linker.nativeLinker();
     private static final SymbolLookup LIBRARY = LINKER.defaultLookup();
@@ -45,6 +52,15 @@ final class Libc {
     private static final MethodHandle UNLINK = function("unlink", JAVA_INT, ADDRESS);
     private static final MethodHandle RENAME = function("rename", JAVA_INT, ADDRESS, ADDRESS);
     private static final MethodHandle CHMOD = function("chmod", JAVA_INT, ADDRESS, JAVA_INT);
+    private static final MethodHandle LCHOWN = function("lchown", JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT);
+    private static final MethodHandle SYMLINK = function("symlink", JAVA_INT, ADDRESS, ADDRESS);
+    private static final MethodHandle READLINK = function("readlink", JAVA_LONG, ADDRESS, ADDRESS, JAVA_LONG);
+    private static final MethodHandle UTIMENSAT =
+            function("utimensat", JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, JAVA_INT);
+    private static final MethodHandle OPENDIR = function("opendir", ADDRESS, ADDRESS);
+    private static final MethodHandle READDIR = function("readdir", ADDRESS, ADDRESS);
+    private static final MethodHandle CLOSEDIR = function("closedir", JAVA_INT, ADDRESS);
+    private static final MethodHandle POLL = function("poll", JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT);
 
     /** Memory of one thread, made once. */
     private static final class Scratch {
@@ -52,6 +68,7 @@ final class Libc {
         final MemorySegment path = Arena.ofAuto().allocate(PATH_MAX);
         final MemorySegment otherPath = Arena.ofAuto().allocate(PATH_MAX);
         final MemorySegment attributes = Arena.ofAuto().allocate(256, 8);
+        final MemorySegment times = Arena.ofAuto().allocate(32, 8);
     }
 
     private static final ThreadLocal<Scratch> SCRATCH = ThreadLocal.withInitial(Scratch::new);
@@ -147,6 +164,17 @@ final class Libc {
         try {
             return (int) checked(scratch, (int) STATX.invokeExact(scratch.errno, AT_FDCWD,
                     put(scratch.path, directory, path), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, scratch.attributes));
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** The same of an open file. */
+    static int stat(long descriptor) {
+        Scratch scratch = SCRATCH.get();
+        try {
+            return (int) checked(scratch, (int) STATX.invokeExact(scratch.errno, (int) descriptor,
+                    put(scratch.path, "", ""), AT_EMPTY_PATH, STATX_BASIC_STATS, scratch.attributes));
         } catch (Throwable e) {
             throw unexpected(e);
         }
@@ -260,6 +288,100 @@ final class Libc {
         Scratch scratch = SCRATCH.get();
         try {
             return (int) checked(scratch, (int) CHMOD.invokeExact(scratch.errno, put(scratch.path, directory, path), mode));
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static int chown(String directory, String path, int uid, int gid) {
+        Scratch scratch = SCRATCH.get();
+        try {
+            return (int) checked(scratch,
+                    (int) LCHOWN.invokeExact(scratch.errno, put(scratch.path, directory, path), uid, gid));
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** Makes {@code path} a symbolic link to {@code target}. */
+    static int symlink(String target, String directory, String path) {
+        Scratch scratch = SCRATCH.get();
+        try {
+            return (int) checked(scratch, (int) SYMLINK.invokeExact(scratch.errno, put(scratch.otherPath, "", target),
+                    put(scratch.path, directory, path)));
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** Puts the target into {@code into}, with a zero after it; one that is too long is cut. */
+    static int readlink(String directory, String path, MemorySegment into, long length) {
+        Scratch scratch = SCRATCH.get();
+        try {
+            long result = checked(scratch, (long) READLINK.invokeExact(scratch.errno,
+                    put(scratch.path, directory, path), into, length - 1));
+            if (result < 0) {
+                return (int) result;
+            }
+            into.reinterpret(length).set(java.lang.foreign.ValueLayout.JAVA_BYTE, result, (byte) 0);
+            return 0;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** Sets the times of access and modification; the nanoseconds may be UTIME_NOW and UTIME_OMIT. */
+    static int utimens(String directory, String path, long accessed, long accessedNanos, long modified,
+            long modifiedNanos) {
+        Scratch scratch = SCRATCH.get();
+        scratch.times.set(JAVA_LONG, 0, accessed);
+        scratch.times.set(JAVA_LONG, 8, accessedNanos);
+        scratch.times.set(JAVA_LONG, 16, modified);
+        scratch.times.set(JAVA_LONG, 24, modifiedNanos);
+        try {
+            return (int) checked(scratch, (int) UTIMENSAT.invokeExact(scratch.errno, AT_FDCWD,
+                    put(scratch.path, directory, path), scratch.times, AT_SYMLINK_NOFOLLOW));
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** Gives {@code names} the entries of a directory, {@code .} and {@code ..} among them. */
+    static int list(String directory, String path, Consumer<String> names) {
+        Scratch scratch = SCRATCH.get();
+        try {
+            MemorySegment stream =
+                    (MemorySegment) OPENDIR.invokeExact(scratch.errno, put(scratch.path, directory, path));
+            if (stream.address() == 0) {
+                return -(int) ERRNO.get(scratch.errno, 0L);
+            }
+            try {
+                while (true) {
+                    MemorySegment entry = (MemorySegment) READDIR.invokeExact(scratch.errno, stream);
+                    if (entry.address() == 0) {
+                        // The end; at which errno stays what it was, so that it tells nothing.
+                        return 0;
+                    }
+                    names.accept(entry.reinterpret(DIRENT_SIZE).getString(DIRENT_NAME));
+                }
+            } finally {
+                int closed = (int) CLOSEDIR.invokeExact(scratch.errno, stream);
+                assert closed == 0;
+            }
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    /** Waits until the table of mounts, open as {@code descriptor}, has changed; or for a second. */
+    static void awaitMounts(long descriptor) {
+        Scratch scratch = SCRATCH.get();
+        MemorySegment poll = scratch.times;
+        poll.set(JAVA_INT, 0, (int) descriptor);
+        poll.set(JAVA_INT, 4, POLLPRI);
+        try {
+            int ready = (int) POLL.invokeExact(scratch.errno, poll, 1L, MOUNTS_MILLISECONDS);
+            assert ready <= 1;
         } catch (Throwable e) {
             throw unexpected(e);
         }
