@@ -5,6 +5,8 @@ export PATH := $(CURDIR)/.prerequisites/bin:$(PATH)
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
+# Tests mount over io_uring, too, where the kernel has it.
+WITH_IO_URING := scripts/with-io-uring.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help build test demo check unit conformance-default conformance bench compare java doc book clean
@@ -38,17 +40,17 @@ check:
 	scripts/book.sh
 
 unit:
-	$(CARGO) test --locked --workspace --exclude bickford-conformance
+	$(WITH_IO_URING) $(CARGO) test --locked --workspace --exclude bickford-conformance
 
 # One test binary after the other and one test at a time: they share the machine's mounts, and a
 # test that measures descriptors or fills a disk must not do it to another.
 conformance-default: build
 	BICKFORD_BIN=$(RELEASE_COMMAND) \
-	    $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
+	    $(WITH_IO_URING) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
 
 conformance: prerequisites-test build
 	BICKFORD_BIN=$(RELEASE_COMMAND) BICKFORD_COMBINATIONS=all BICKFORD_LENGTH=full \
-	    $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
+	    $(WITH_IO_URING) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
 
 demo:
 	@scripts/prerequisites.sh demo
@@ -65,7 +67,7 @@ compare: build
 	    $(or $(CARGO_TARGET_DIR),target)/release/compare $(COMPARE)
 
 java:
-	scripts/java-tests.sh
+	$(WITH_IO_URING) scripts/java-tests.sh
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
