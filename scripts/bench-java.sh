@@ -9,7 +9,7 @@
 #   PART       round-trip, micro, eval, crossing; else all four. micro is bench/compare, whose README tells
 #              the rows; ours go over the transport that this machine gives (machine.txt says which)
 #   --medium   PostMark and the copy at the papers' size and with as many rounds as else, Bonnie's phases
-#              at two sizes, no buffer sizes, fewer names and forks, 1 and 8 clients
+#              at two sizes, no buffer sizes, fewer names and forks, 18 of 25 operations by 1 and 8 clients
 #   --quick    only shows that everything runs: its figures mean nothing
 #   --awake    no CPU goes to sleep meanwhile (/dev/cpu_dma_latency): waking one takes longer than what is
 #              measured here, and how long differs from one round to the next
@@ -39,7 +39,9 @@ full)
 	;;
 medium)
 	round_trip_length='--rounds 11 --count 5000'
-	micro_length='--rounds 3 --clients 1,8 --warm-up 1'
+	rows=lookup,lookup-missing,stat,stat-missing,create,open,unlink,mkdir,rename,symlink,list-stat,list-stat-first
+	rows=$rows,append-fsync,read-4k,read-128k,read-random,write-4k,write-128k
+	micro_length="--rounds 3 --clients 1,8 --warm-up 1 --rows $rows"
 	phases=$(printf ',s3%s-25' a b c d e f)$(printf ',s3%s-100' a b c d e f)
 	eval_length="--rows s4,s5$phases --rounds 3"
 	crossing_length='-f 1 -wi 3 -i 5'
