@@ -19,7 +19,8 @@ pub(super) struct Member {
     /// Readable once the thread has ended, however it did.
     pub(super) ended: OwnedFd,
     pub(super) port: Arc<Port>,
-    /// Entries that come to this thread, with the kernel or away from it.
+    /// Entries that come to this thread, with the kernel or away from it; from the beginning the one
+    /// that it is about to register, so that no request is passed on to a thread that does not serve yet.
     pub(super) entries: AtomicUsize,
 }
 

@@ -119,7 +119,8 @@ impl Server {
             .queue
             .reserve()
             .ok_or_else(|| io::Error::other("the queue has all the entries that it may have"))?;
-        self.add_entry(area, number)?;
+        self.ring.register(area, number)?;
+        self.gave();
         self.ring.submit(0)?;
         while let Some(event) = self.ring.next_event()? {
             match event {
@@ -137,6 +138,7 @@ impl Server {
         Ok(())
     }
 
+    /// Registers a further entry.
     fn add_entry(&mut self, area: Area, number: u32) -> io::Result<()> {
         self.ring.register(area, number)?;
         self.member.entries.fetch_add(1, Ordering::SeqCst);

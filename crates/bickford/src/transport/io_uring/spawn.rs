@@ -130,7 +130,7 @@ fn prepare(shared: &Shared, queue: &Queue) -> io::Result<(Ring, Area, Arc<Member
         finished: AtomicBool::new(false),
         ended: own_end()?,
         port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device))),
-        entries: AtomicUsize::new(0),
+        entries: AtomicUsize::new(1),
     });
     Ok((ring, area, member))
 }
