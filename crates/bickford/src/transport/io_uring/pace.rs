@@ -101,7 +101,7 @@ mod tests {
         assert!(!pace.is_cautious(Stamp::now()), "not known yet");
         run(&mut watch, &pace, wait);
         assert!(pace.is_cautious(Stamp::now()));
-        sleep(Duration::from_millis(100));
+        sleep(Duration::from_millis(10));
         assert!(pace.is_cautious(Stamp::now()), "for longer than it took");
         let end = Instant::now() + Duration::from_secs(20);
         while pace.is_cautious(Stamp::now()) {
