@@ -1,6 +1,7 @@
 //! A session: one mounted file system, from INIT to its end.
 
 mod carrier;
+mod descriptors;
 mod low_latency;
 mod mounting;
 mod read_ahead;
@@ -107,6 +108,7 @@ impl Session {
         config: SessionConfig,
         connection: Option<u64>,
     ) -> io::Result<Self> {
+        descriptors::make_room(&device);
         let device = Arc::new(device);
         let plan = Plan::new(&device, &config)?;
         let mut limits = config.server;

@@ -1,0 +1,49 @@
+//! Room for the descriptors that a file system opens.
+//!
+//! The kernel makes the descriptor table of a process larger when a number no longer fits, and in a
+//! process of several threads waits for all CPUs with it (`expand_fdtable` of fs/file.c): each time
+//! whoever opens a file stands still for milliseconds. So the table gets its size once, before the
+//! first request.
+
+use std::os::fd::AsFd;
+
+use rustix::process::{Resource, getrlimit};
+
+/// Descriptors that fit without the table growing, where the limit of the process allows so many. A
+/// table of this size takes 36 KiB.
+const ROOM: u64 = 4096;
+
+/// Makes the table as large as it is likely to become.
+pub(super) fn make_room(any: impl AsFd) {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(ROOM);
+    let Some(last) = limit.min(ROOM).checked_sub(1) else {
+        return;
+    };
+    let Ok(last) = i32::try_from(last) else {
+        return;
+    };
+    // The table does not shrink when the descriptor is closed.
+    if let Err(error) = rustix::io::fcntl_dupfd_cloexec(any, last) {
+        tracing::debug!("no room made for {} descriptors: {error}", last + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries of this process's table, as proc_pid_status(5) has them.
+    fn size() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        let size = line.expect("FDSize").trim();
+        size.parse().expect("a number")
+    }
+
+    #[test]
+    fn the_table_has_room_for_what_the_limit_allows() {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(ROOM);
+        make_room(std::io::stdin());
+        assert!(size() >= limit.min(ROOM), "{}", size());
+    }
+}
