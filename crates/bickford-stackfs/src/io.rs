@@ -197,8 +197,9 @@ impl StackFs {
     fn treatment(&self, handle: u64, way: Option<Way>) -> Opened {
         let mut flags = OpenOutFlags::empty();
         if self.settings.exclusive {
-            flags |= OpenOutFlags::KEEP_CACHE | OpenOutFlags::NOFLUSH;
+            flags |= OpenOutFlags::KEEP_CACHE;
         }
+        flags.set(OpenOutFlags::NOFLUSH, !self.hears_of_closes());
         let mut backing_id = 0;
         if let Some(Way::Kernel(id)) = way {
             backing_id = id;
@@ -263,9 +264,15 @@ impl StackFs {
         Ok(Written(u32::try_from(written).unwrap_or(u32::MAX)))
     }
 
+    /// Whether anything is done when a descriptor is closed: locks of others are let go, or the lower file
+    /// system says what became of writes.
+    fn hears_of_closes(&self) -> bool {
+        !self.settings.exclusive || self.lower_reports_on_close
+    }
+
     pub(crate) fn do_flush(&self, op: &Flush) -> Result<(), Errno> {
-        if op.handle.0 == 0 {
-            // The kernel need not tell of closing either.
+        // Also in answer to the one that the kernel sends in spite of NOFLUSH, with its write-back cache.
+        if op.handle.0 == 0 || !self.hears_of_closes() {
             return Err(Errno::NOSYS);
         }
         let file = self.files.get(op.handle.0)?;

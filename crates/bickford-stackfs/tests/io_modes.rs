@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 
+use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 
 use support::{Mount, can_mount, each_preset, permissions};
@@ -46,6 +47,25 @@ fn a_file_that_was_there_before_lives_on_when_it_is_removed() {
             (6, 0)
         );
     });
+}
+
+#[test]
+fn closing_costs_no_flush_where_nothing_is_done_then() {
+    if !can_mount() {
+        return;
+    }
+    for io in [IoMode::Plain, IoMode::Passthrough, IoMode::Direct] {
+        let mut settings = Preset::Fast.settings();
+        settings.io = io;
+        let lower = tempfile::tempdir().unwrap();
+        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        for round in 0..5 {
+            fs::write(mount.path("f"), [round; 10]).unwrap();
+            assert_eq!(fs::read(mount.below("f")).unwrap(), [round; 10], "{io:?}");
+        }
+        let flushed = mount.session.stats().of(Opcode::Flush).count;
+        assert!(flushed <= 1, "{io:?}: {flushed}");
+    }
 }
 
 #[test]
