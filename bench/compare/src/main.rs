@@ -230,6 +230,12 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
     if !host::is_root() {
         return Err("mounting and CPU clocks of daemons need root: run as root".to_owned());
     }
+    if enable_uring().as_deref() != Some("Y") {
+        eprintln!(
+            "compare: FUSE over io_uring is off: all use /dev/fuse; as root: \
+             echo Y > /sys/module/fuse/parameters/enable_uring"
+        );
+    }
     let rows = chosen_rows(arguments)?;
     let guests = configurations::guests(&arguments.with)?;
     let mut left_out = BTreeMap::new();
@@ -272,6 +278,12 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
         .to_owned())
 }
 
+/// What the kernel's switch says; `None` where there is no such switch.
+fn enable_uring() -> Option<String> {
+    let value = fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok()?;
+    Some(value.trim().to_owned())
+}
+
 /// Writes run.json.
 fn describe(
     plan: &Plan<'_>,
@@ -282,6 +294,7 @@ fn describe(
         command: std::env::args().collect(),
         machine: Machine::probe(),
         device: plan.device.to_string(),
+        enable_uring: enable_uring(),
         rounds: plan.rounds,
         scale: plan.scale,
         versions,

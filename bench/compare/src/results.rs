@@ -30,6 +30,9 @@ pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) machine: bickford_eval::host::Machine,
     pub(crate) device: String,
+    /// The kernel's switch for FUSE over io_uring: `Y` or `N`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) enable_uring: Option<String>,
     pub(crate) rounds: u32,
     pub(crate) scale: Scale,
     /// Versions of what was compared.

@@ -15,7 +15,7 @@ use bickford_eval::host::{mounts, process};
 use crate::configurations::{Configuration, Side};
 use crate::mounted::{Mounted, Refusal};
 use crate::results::Sample;
-use crate::rows::{Row, Scale, Set};
+use crate::rows::{Row, Scale, Set, Work};
 use crate::work::{self, Outcome, prepare};
 
 /// The client's first argument where it is to warm a mount up.
@@ -129,6 +129,11 @@ impl<'a> Runner<'a> {
             let mut buffer = vec![0; 1 << 20];
             prepare::read_below(&shared, &mut buffer).map_err(said(&shared))?;
         }
+        if row.work == Work::LookupMissing {
+            let base = prepare::base(row, &data, "");
+            prepare::ask_for_missing(row, &self.clients(row), &self.plan.scale, &base)
+                .map_err(said(&base))?;
+        }
         let all = self.plan.configurations;
         let count = all.len().max(1);
         for at in 0..all.len() {
@@ -155,7 +160,7 @@ impl<'a> Runner<'a> {
     ) -> Result<(), String> {
         let data = self.device.data().to_owned();
         let own = prepare::base(row, &data, &configuration.name);
-        prepare::own(row, &self.plan.scale, &own).map_err(said(&own))?;
+        prepare::own(row, &self.clients(row), &self.plan.scale, &own).map_err(said(&own))?;
         if row.cold {
             self.device.remount()?;
         }
@@ -164,19 +169,27 @@ impl<'a> Runner<'a> {
             .out
             .join("logs")
             .join(format!("{}.log", configuration.name));
-        match Mounted::new(configuration, &data, &self.point, &log) {
-            Ok(mut mounted) => {
-                self.cells(round, row, configuration, &mut mounted)?;
-                if let Err(error) = mounted.unmount() {
-                    eprintln!("\ncompare: {}: {error}", configuration.name);
+        let clients = self.clients(row);
+        let at_once = match row.mounts_anew() {
+            true => 1,
+            false => clients.len().max(1),
+        };
+        for clients in clients.chunks(at_once) {
+            match Mounted::new(configuration, &data, &self.point, &log) {
+                Ok(mut mounted) => {
+                    self.cells(round, row, clients, configuration, &mut mounted)?;
+                    if let Err(error) = mounted.unmount() {
+                        eprintln!("\ncompare: {}: {error}", configuration.name);
+                    }
                 }
-            }
-            Err(Refusal::NotOffered(why)) => {
-                self.left_out.insert(configuration.name.clone(), why);
-            }
-            Err(Refusal::Failed(why)) => {
-                for clients in self.clients(row) {
-                    self.keep(round, row, configuration, clients, Err(why.clone()))?;
+                Err(Refusal::NotOffered(why)) => {
+                    self.left_out.insert(configuration.name.clone(), why);
+                    break;
+                }
+                Err(Refusal::Failed(why)) => {
+                    for clients in clients {
+                        self.keep(round, row, configuration, *clients, Err(why.clone()))?;
+                    }
                 }
             }
         }
@@ -197,6 +210,7 @@ impl<'a> Runner<'a> {
         &mut self,
         round: u32,
         row: &'static Row,
+        clients: &[usize],
         configuration: &Configuration,
         mounted: &mut Mounted,
     ) -> Result<(), String> {
@@ -209,7 +223,7 @@ impl<'a> Runner<'a> {
             Side::Native => Ok(()),
             _ => self.warm_up(&root, mounted),
         };
-        for clients in self.clients(row) {
+        for clients in clients.iter().copied() {
             let warm = std::mem::replace(&mut warm, Ok(()));
             let result = match warm.and_then(|()| self.cell(row, clients, &base, mounted)) {
                 Ok(outcome) => mounted.served().map(|()| outcome),

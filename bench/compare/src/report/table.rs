@@ -40,6 +40,9 @@ fn head(results: &Results) -> String {
             "\n**A quick run: it shows that everything works; its figures are worth nothing.**\n",
         );
     }
+    if run.enable_uring.as_deref() == Some("N") {
+        text.push_str("\nFUSE over io_uring was off: all used /dev/fuse.\n");
+    }
     text.push('\n');
     for (name, version) in &run.versions {
         let _ = writeln!(text, "- {name} {version}");

@@ -15,6 +15,11 @@ pub(crate) fn file(index: u64) -> String {
     format!("f{index:05}")
 }
 
+/// A name that does not exist.
+pub(crate) fn missing_file(index: u64) -> String {
+    format!("m{index:05}")
+}
+
 fn stat(client: &Client, name: &str) -> rustix::io::Result<()> {
     fs::statat(&client.directory, name, AtFlags::SYMLINK_NOFOLLOW).map(drop)
 }
@@ -37,7 +42,7 @@ pub(super) fn lookup(client: &Client) -> io::Result<u64> {
 
 pub(super) fn lookup_missing(client: &Client) -> io::Result<u64> {
     for index in 0..client.ops {
-        stat_missing(client, &format!("m{index:05}"))?;
+        stat_missing(client, &missing_file(index))?;
     }
     Ok(client.ops)
 }

@@ -53,12 +53,32 @@ pub(crate) fn shared(root: &Path, scale: &Scale) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the lower file system learnt which names are missing, as it has for whoever asks second.
+pub(crate) fn ask_for_missing(
+    row: &Row,
+    clients: &[usize],
+    scale: &Scale,
+    base: &Path,
+) -> io::Result<()> {
+    for clients in clients {
+        for index in 0..*clients {
+            let directory = client_directory(base, *clients, index);
+            for number in 0..scale.share(row.ops, *clients) {
+                if directory.join(names::missing_file(number)).try_exists()? {
+                    return Err(io::Error::other("a name exists that must not"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What one configuration needs of its own for `row`.
-pub(crate) fn own(row: &Row, scale: &Scale, base: &Path) -> io::Result<()> {
+pub(crate) fn own(row: &Row, clients: &[usize], scale: &Scale, base: &Path) -> io::Result<()> {
     if !matches!(row.set, Set::Fresh | Set::FreshFiles) {
         return Ok(());
     }
-    for clients in row.clients {
+    for clients in clients {
         for index in 0..*clients {
             let directory = client_directory(base, *clients, index);
             fs::create_dir_all(&directory)?;
