@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that fit without the table growing, where the limit of the process allows so many. A
-/// table of this size takes 36 KiB.
+/// Descriptors that fit without the table growing, where the limit of the process allows so many. The
+/// kernel keeps a pointer and two bits for each.
 const ROOM: u64 = 4096;
 
 /// Makes the table as large as it is likely to become.
