@@ -40,17 +40,43 @@ struct Entry {
     interrupted: bool,
 }
 
+/// On cache lines of its own.
 #[derive(Default)]
-struct Shard {
+#[repr(align(64))]
+struct Shard(Mutex<Slots>);
+
+#[derive(Default)]
+struct Slots {
     slots: Vec<Option<Entry>>,
     free: Vec<u32>,
+}
+
+impl Slots {
+    fn used(&self) -> usize {
+        self.slots.len().saturating_sub(self.free.len())
+    }
+
+    /// Puts an entry where one was before.
+    fn reuse(&mut self, entry: Entry) -> Result<u32, Entry> {
+        let Some(index) = self.free.pop() else {
+            return Err(entry);
+        };
+        match self.slots.get_mut(index as usize) {
+            Some(slot) => {
+                *slot = Some(entry);
+                Ok(index)
+            }
+            None => Err(entry),
+        }
+    }
 }
 
 /// The requests of one session, in shards: one per worker, so that workers do not wait for each
 /// other.
 pub struct InFlight {
-    shards: Box<[Mutex<Shard>]>,
-    count: AtomicUsize,
+    shards: Box<[Shard]>,
+    /// Slots of all shards, used or free: never more than `limit`.
+    slots: AtomicUsize,
     limit: usize,
     early: Mutex<VecDeque<Unique>>,
     early_count: AtomicUsize,
@@ -59,8 +85,20 @@ pub struct InFlight {
 }
 
 const SHARDS: usize = 64;
+
+/// What names a slot: its shard and its place there.
+fn slot_of(shard: usize, index: u32) -> u32 {
+    index * SHARDS as u32 + shard as u32
+}
+
 /// Interrupts that came before their request; the oldest are dropped.
 const EARLY_MAX: usize = 256;
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        locked(&self.0)
+    }
+}
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,8 +115,8 @@ impl InFlight {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            count: AtomicUsize::new(0),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            slots: AtomicUsize::new(0),
             limit,
             early: Mutex::default(),
             early_count: AtomicUsize::new(0),
@@ -89,13 +127,13 @@ impl InFlight {
     /// How many requests there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| shard.lock().used()).sum()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shards.iter().all(|shard| shard.lock().used() == 0)
     }
 
     /// What tells that requests come, from now on.
@@ -111,10 +149,6 @@ impl InFlight {
         opcode: Opcode,
         received: Stamp,
     ) -> Option<u32> {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
         if let Some(activity) = self.activity.get() {
             activity.touch();
         }
@@ -128,46 +162,52 @@ impl InFlight {
             interrupt: None,
             interrupted: false,
         };
-        let index = {
-            let mut shard = locked(self.shards.get(number)?);
-            if let Some(index) = shard.free.pop() {
-                if let Some(slot) = shard.slots.get_mut(index as usize) {
-                    *slot = Some(entry);
-                }
-                index
-            } else {
-                shard.slots.push(Some(entry));
-                u32::try_from(shard.slots.len() - 1).unwrap_or(u32::MAX)
-            }
+        let reused = self.shards.get(number)?.lock().reuse(entry);
+        let slot = match reused {
+            Ok(index) => slot_of(number, index),
+            Err(entry) => self.add(number, entry)?,
         };
-        let slot = index * SHARDS as u32 + number as u32;
         if self.early_count.load(Ordering::SeqCst) > 0 && self.take_early(Unique(header.unique)) {
             self.interrupt(Unique(header.unique));
         }
         Some(slot)
     }
 
+    /// Adds a slot to a shard or, where there may be no more, takes a free one of any other.
+    fn add(&self, number: usize, mut entry: Entry) -> Option<u32> {
+        let order = Ordering::Relaxed;
+        let further = |slots| (slots < self.limit).then_some(slots + 1);
+        if self.slots.fetch_update(order, order, further).is_ok() {
+            let mut shard = self.shards.get(number)?.lock();
+            let index = u32::try_from(shard.slots.len()).ok()?;
+            shard.slots.push(Some(entry));
+            return Some(slot_of(number, index));
+        }
+        for (number, shard) in self.shards.iter().enumerate() {
+            let reused = shard.lock().reuse(entry);
+            match reused {
+                Ok(index) => return Some(slot_of(number, index)),
+                Err(back) => entry = back,
+            }
+        }
+        None
+    }
+
     pub(crate) fn remove(&self, slot: u32) {
         let Some(shard) = self.shards.get(slot as usize % SHARDS) else {
             return;
         };
-        let mut shard = locked(shard);
+        let mut shard = shard.lock();
         let index = slot / SHARDS as u32;
-        if shard
-            .slots
-            .get_mut(index as usize)
-            .and_then(Option::take)
-            .is_some()
-        {
+        let removed = shard.slots.get_mut(index as usize).and_then(Option::take);
+        if removed.is_some() {
             shard.free.push(index);
-            drop(shard);
-            self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// The interrupt of a request, made when it is first asked for.
     pub(crate) fn interrupt_of(&self, slot: u32) -> Arc<Interrupt> {
-        let shard = self.shards.get(slot as usize % SHARDS).map(locked);
+        let shard = self.shards.get(slot as usize % SHARDS).map(Shard::lock);
         let entry = shard.and_then(|mut shard| {
             let entry = shard.slots.get_mut(slot as usize / SHARDS)?.as_mut()?;
             let interrupted = entry.interrupted;
@@ -198,7 +238,7 @@ impl InFlight {
 
     fn interrupt_present(&self, unique: Unique) -> bool {
         for shard in &self.shards {
-            let mut shard = locked(shard);
+            let mut shard = shard.lock();
             let found = shard
                 .slots
                 .iter_mut()
@@ -232,7 +272,8 @@ impl InFlight {
         let mut list = Vec::new();
         for shard in &self.shards {
             list.extend(
-                locked(shard)
+                shard
+                    .lock()
                     .slots
                     .iter()
                     .flatten()
@@ -275,6 +316,23 @@ mod tests {
             .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
         assert!(!table.interrupt_of(slot).is_raised());
+    }
+
+    #[test]
+    fn free_slots_of_one_worker_are_there_for_another() {
+        let table = InFlight::new(3);
+        let insert = |worker| table.insert(worker, &header(1), Opcode::Read, Stamp::now());
+        let slots: Vec<_> = (0..3).map(|_| insert(5).unwrap()).collect();
+        for slot in slots {
+            table.remove(slot);
+        }
+        assert!(table.is_empty());
+        for count in 1..=3 {
+            assert!(insert(6).is_some());
+            assert_eq!(table.len(), count);
+        }
+        assert!(insert(6).is_none());
+        assert!(insert(5).is_none());
     }
 
     #[test]

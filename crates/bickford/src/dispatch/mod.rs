@@ -10,5 +10,5 @@ pub(crate) use activity::Activity;
 pub use context::{Context, DetachedContext};
 pub use in_flight::{InFlight, InFlightRequest};
 pub use interrupt::Interrupt;
-pub(crate) use server::Shared;
 pub use server::{Admission, Negotiated, Server, ServerConfig, Worker};
+pub(crate) use server::{Shared, Tables};

@@ -82,7 +82,17 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Worker {
     number: usize,
-    recorder: Arc<Recorder>,
+    tables: Arc<Tables>,
+}
+
+/// Where a request is written down. Each thread has one of its own: that requests hold it changes a count,
+/// which would go from one CPU's cache to the other's if all threads had the same.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Tables {
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) events: Arc<Events>,
 }
 
 /// Decodes requests and calls the file system.
@@ -186,19 +196,24 @@ impl Server {
         while recorders.len() <= index {
             recorders.push(Arc::default());
         }
-        let Some(recorder) = recorders.get_mut(index) else {
-            return Worker {
-                number,
-                recorder: Arc::default(),
-            };
+        let recorder = match recorders.get_mut(index) {
+            Some(recorder) => {
+                // Nobody has it any more, neither a worker nor a request that is to be answered.
+                if let Some(recorder) = Arc::get_mut(recorder) {
+                    recorder.disown();
+                }
+                Arc::clone(recorder)
+            }
+            None => Arc::default(),
         };
-        // Nobody has it any more, neither a worker nor a request that is to be answered.
-        if let Some(recorder) = Arc::get_mut(recorder) {
-            recorder.disown();
-        }
+        let tables = Tables {
+            in_flight: Arc::clone(&self.shared.in_flight),
+            recorder,
+            events: Arc::clone(&self.events),
+        };
         Worker {
             number,
-            recorder: Arc::clone(recorder),
+            tables: Arc::new(tables),
         }
     }
 
@@ -345,17 +360,15 @@ impl Server {
             );
             return respond_error(responder, ticket, Errno::NOMEM);
         };
-        worker.recorder.claim();
+        worker.tables.recorder.claim();
         let protocol = self.shared.protocol();
         let mut completion = Box::new(Completion {
             responder: Arc::clone(responder),
             ticket,
             opcode,
             minor: protocol.minor,
-            in_flight: Arc::clone(&self.shared.in_flight),
             slot,
-            recorder: Arc::clone(&worker.recorder),
-            events: Arc::clone(&self.events),
+            tables: Arc::clone(&worker.tables),
             stages: Stages::received(received),
         });
         let cx = Context {

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use crate::Unique;
 use crate::backing::Backing;
-use crate::dispatch::InFlight;
+use crate::dispatch::Tables;
 use crate::ops::{Answer, Data, Encoder, Encoding};
-use crate::trace::{Events, Recorder, Stages};
+use crate::trace::Stages;
 use crate::transport::{Outgoing, Responder, Ticket};
 
 /// Everything that is needed to answer one request. In a box: it is made once, and then handed from
@@ -22,10 +22,8 @@ pub struct Completion {
     pub(crate) ticket: Ticket,
     pub(crate) opcode: Opcode,
     pub(crate) minor: u32,
-    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) slot: u32,
-    pub(crate) recorder: Arc<Recorder>,
-    pub(crate) events: Arc<Events>,
+    pub(crate) tables: Arc<Tables>,
     pub(crate) stages: Stages,
 }
 
@@ -78,12 +76,15 @@ impl Completion {
     /// The table entry goes first: afterwards the kernel may use the number again.
     fn send(mut self, answer: Outgoing<'_>) {
         self.stages.mark_handled();
-        self.in_flight.remove(self.slot);
+        self.tables.in_flight.remove(self.slot);
         let sent = self.responder.respond(self.ticket, &answer);
         self.stages.mark_sent();
-        self.recorder.record(self.opcode, &self.stages, &answer);
-        if self.events.is_enabled() {
-            self.events.push(
+        let Tables {
+            recorder, events, ..
+        } = &*self.tables;
+        recorder.record(self.opcode, &self.stages, &answer);
+        if events.is_enabled() {
+            events.push(
                 self.ticket.unique.0,
                 self.opcode,
                 answer.error,

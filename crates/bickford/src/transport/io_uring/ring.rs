@@ -362,7 +362,7 @@ impl Server {
             tracing::warn!(unique, payload, length = header.len, "malformed message");
             return self.answer_here(held, unique, Errno::INVAL.raw_os_error());
         };
-        let server = Arc::clone(&self.dispatcher);
+        let server = &self.dispatcher;
         if payload <= COPY_MAX && answered {
             self.scratch.clear();
             self.scratch.extend_from_slice(held.payload(payload));
