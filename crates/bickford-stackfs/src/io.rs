@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bickford::abi::{OpenInFlags, OpenOutFlags, WriteFlags};
+use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
     Copied, CopyFileRange, Data, Fallocate, FileRange, Flush, Fsync, Lseek, Offset, Open, Opened,
     Payload, Read, Release, Write, Written,
@@ -111,8 +111,6 @@ impl StackFs {
         {
             return self.handle(op.node.0, (fd, None), op.flags, Some(Way::Kernel(id)));
         }
-        let drops = op.open_flags.contains(OpenInFlags::KILL_SUIDGID);
-        self.identity.dropping_set_id(drops)?;
         let wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
             let fd = self.nodes.open(op.node.0, flags)?;
