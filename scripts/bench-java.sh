@@ -120,7 +120,7 @@ mkdir -p "$out"
 ours() {
 	stack="exec '$target/release/bickford' mount -f --preset opt --transport $1 {src} {mnt}"
 	null="exec '$java/bin/javafuse' --class io.github.bickfordfs.examples.NullFs \
---classpath '$java/target/test-classes' -o preset=opt,transport=$1"
+--classpath '$java/target/test-classes' -o preset=opt,transport=$1,prompt"
 }
 
 # round_trip LABEL TRANSPORT [COMMAND ...]: COMMAND runs all of it, such as taskset. The directories are in

@@ -621,9 +621,12 @@ int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
 // by a callback: the kernel may be waiting for that very request.
 int32_t bickford_notify_flush(uint64_t session);
 
-// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8) and
-// `transport=auto|dev|uring`, with commas between, or NULL; `config` may be NULL. `session` gets the number of the session. When this
-// returns, the mount answers; close the session with `bickford_session_close`.
+// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
+// `transport=auto|dev|uring` and `prompt`, with commas between, or NULL; `config` may be NULL.
+// `prompt` says that no call waits for another request of the session, be it by a lock that is
+// held until another request comes, or by using what it is mounted on: a thread of io_uring then
+// takes several requests at a time while calls are quick. `session` gets the number of the
+// session. When this returns, the mount answers; close the session with `bickford_session_close`.
 //
 // # Safety
 // Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point

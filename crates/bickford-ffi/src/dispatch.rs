@@ -62,6 +62,7 @@ pub(crate) struct Callbacks {
     operations: u64,
     function: Function,
     config: bickford_config,
+    prompt: bool,
 }
 
 impl Callbacks {
@@ -69,12 +70,14 @@ impl Callbacks {
         callbacks: &bickford_callbacks,
         function: Function,
         config: bickford_config,
+        prompt: bool,
     ) -> Self {
         Self {
             user: User(callbacks.user),
             operations: callbacks.operations,
             function,
             config,
+            prompt,
         }
     }
 
@@ -149,6 +152,10 @@ macro_rules! define_callbacks {
                 }
                 configure(&self.config, negotiation);
                 Ok(())
+            }
+
+            fn is_prompt(&self) -> bool {
+                self.prompt
             }
 
             fn destroy(&self) {

@@ -34,6 +34,7 @@ pub(crate) struct Layer<F> {
     post_operations: u64,
     with_data: bool,
     config: bickford_config,
+    prompt: bool,
 }
 
 impl<F> Layer<F> {
@@ -41,6 +42,7 @@ impl<F> Layer<F> {
         below: F,
         layer: &bickford_layer,
         config: bickford_config,
+        prompt: bool,
     ) -> Result<Self, Failure> {
         if layer.pre_operations != 0 && layer.pre.is_none() {
             return Err(Failure::argument(
@@ -62,6 +64,8 @@ impl<F> Layer<F> {
             post_operations: layer.post_operations,
             with_data: layer.metadata_only == 0,
             config,
+            // Without a call, nothing of the caller's code could wait.
+            prompt: prompt || layer.pre_operations | layer.post_operations == 0,
         })
     }
 
@@ -205,6 +209,10 @@ macro_rules! define_layer {
                 Ok(())
             }
 
+            fn is_prompt(&self) -> bool {
+                self.prompt && self.below.is_prompt()
+            }
+
             fn destroy(&self) {
                 self.below.destroy();
             }
@@ -267,3 +275,51 @@ macro_rules! define_layer {
 }
 
 for_each_operation!(define_layer);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Below {
+        prompt: bool,
+    }
+
+    impl FileSystem for Below {
+        fn is_prompt(&self) -> bool {
+            self.prompt
+        }
+    }
+
+    unsafe extern "C" fn pre(
+        _: *mut c_void,
+        _: *mut bickford_request,
+        _: *mut bickford_answer,
+    ) -> i32 {
+        0
+    }
+
+    #[test]
+    fn a_layer_is_prompt_without_calls_or_when_it_says_so() {
+        let layer = |pre_operations| bickford_layer {
+            user: std::ptr::null_mut(),
+            pre_operations,
+            call_operations: !0,
+            post_operations: 0,
+            metadata_only: 0,
+            reserved: 0,
+            pre: Some(pre),
+            post: None,
+        };
+        let with = |pre_operations, prompt, below| {
+            let config = bickford_config::default();
+            let below = Below { prompt: below };
+            let layer = Layer::new(below, &layer(pre_operations), config, prompt);
+            layer.unwrap_or_else(|_| panic!("refused")).is_prompt()
+        };
+        assert!(with(0, false, true));
+        assert!(!with(bit(BICKFORD_OP_LOOKUP), false, true));
+        assert!(with(bit(BICKFORD_OP_LOOKUP), true, true));
+        assert!(!with(0, true, false));
+    }
+}

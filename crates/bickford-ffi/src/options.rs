@@ -15,6 +15,7 @@ use crate::guard::Failure;
 pub(crate) struct Options {
     pub(crate) mount: MountOptions,
     transport: Option<TransportChoice>,
+    pub(crate) prompt: bool,
     preset: Preset,
     io: Option<IoMode>,
     lower: Option<Lower>,
@@ -44,7 +45,7 @@ fn lower(name: &str) -> Result<Lower, Failure> {
 }
 
 impl Options {
-    /// For a file system of callbacks: `transport` and the options of mount.fuse3(8).
+    /// For a file system of callbacks: `transport`, `prompt` and the options of mount.fuse3(8).
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         Self::read(text, false)
     }
@@ -62,6 +63,7 @@ impl Options {
         let mut options = Self {
             mount: MountOptions::new(),
             transport: None,
+            prompt: false,
             preset: Preset::default(),
             io: None,
             lower: None,
@@ -78,6 +80,7 @@ impl Options {
                     options.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
                 }
                 Some(("lower", name)) if stackfs => options.lower = Some(lower(name)?),
+                None if option == "prompt" => options.prompt = true,
                 None if stackfs && option == "no_xattr" => options.no_xattr = true,
                 None if stackfs && option == "no_permission_checks" => {
                     options.no_permission_checks = true;
@@ -130,9 +133,11 @@ mod tests {
 
     #[test]
     fn options_of_both_kinds_are_read() {
-        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,no_xattr,fsname=x";
+        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,no_xattr,prompt,fsname=x";
         let options = Options::for_stackfs(text).unwrap();
         assert_eq!(options.mount.fsname.as_deref(), Some("x"));
+        assert!(options.prompt && Options::parse("prompt").unwrap().prompt);
+        assert!(!Options::parse("ro").unwrap().prompt);
         let settings = options.settings();
         assert!(settings.io == IoMode::Direct && settings.watch);
         assert!(!settings.xattr && settings.permission_checks);

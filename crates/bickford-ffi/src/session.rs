@@ -114,9 +114,12 @@ fn start(
     Ok(number)
 }
 
-/// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8) and
-/// `transport=auto|dev|uring`, with commas between, or NULL; `config` may be NULL. `session` gets the number of the session. When this
-/// returns, the mount answers; close the session with `bickford_session_close`.
+/// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
+/// `transport=auto|dev|uring` and `prompt`, with commas between, or NULL; `config` may be NULL.
+/// `prompt` says that no call waits for another request of the session, be it by a lock that is
+/// held until another request comes, or by using what it is mounted on: a thread of io_uring then
+/// takes several requests at a time while calls are quick. `session` gets the number of the
+/// session. When this returns, the mount answers; close the session with `bickford_session_close`.
 ///
 /// # Safety
 /// Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
@@ -146,7 +149,7 @@ pub unsafe extern "C" fn bickford_mount(
             .dispatch
             .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
         let options = Options::parse(options)?;
-        let filesystem = Callbacks::new(callbacks, function, config);
+        let filesystem = Callbacks::new(callbacks, function, config, options.prompt);
         let session_config = options.session(&config);
         let none = |_: &MountedSession| Ok(None);
         *session = start(filesystem, mountpoint, &options.mount, session_config, none)?;
@@ -199,7 +202,7 @@ pub unsafe extern "C" fn bickford_stackfs_mount(
             .build()
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
         let stackfs = Arc::new(stackfs);
-        let filesystem = Layer::new(Arc::clone(&stackfs), layer, config)?;
+        let filesystem = Layer::new(Arc::clone(&stackfs), layer, config, options.prompt)?;
         let session_config = options.session(&config);
         let watch = |mounted: &MountedSession| stackfs.watch_lower(mounted.server());
         *session = start(

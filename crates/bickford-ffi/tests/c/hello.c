@@ -157,7 +157,7 @@ int main(int argc, char **argv)
 
 	CHECK(argc == 2);
 	check_errors(argv[1]);
-	CHECK(bickford_mount(argv[1], "fsname=hello,ro", &config, &callbacks, &session) == 0);
+	CHECK(bickford_mount(argv[1], "fsname=hello,ro,prompt", &config, &callbacks, &session) == 0);
 	CHECK(bickford_session_connection(session) > 0);
 	CHECK(bickford_session_negotiated(session, &negotiated) == 0 && negotiated.max_write >= 4096);
 	directory = opendir(argv[1]);

@@ -35,6 +35,11 @@ macro_rules! define_filesystem {
                 Ok(())
             }
 
+            /// See [`crate::FileSystem::is_prompt`].
+            fn is_prompt(&self) -> bool {
+                false
+            }
+
             /// The session has ended; no request follows.
             fn destroy(&self) {}
 

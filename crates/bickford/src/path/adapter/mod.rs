@@ -179,6 +179,11 @@ macro_rules! define_delegation {
                 self.core.negotiate(negotiation)
             }
 
+            // Claims wait for methods that run, never for a request that has yet to begin.
+            fn is_prompt(&self) -> bool {
+                self.core.filesystem.0.is_prompt()
+            }
+
             fn destroy(&self) {
                 self.core.filesystem.destroy();
             }

@@ -24,8 +24,9 @@ public final class Main {
               --config FILE       switches pre-calls, system calls and post-calls; see Configuration
               --data MODE         what calls see of data: none (JavaFuse1), copied (JavaFuse2), shared
               --workers N         threads that serve
-              -o OPTIONS          those of mount.fuse3(8), preset=base|opt|fast, no_xattr, and on a mount that
-                                  root alone uses no_permission_checks
+              -o OPTIONS          those of mount.fuse3(8), preset=base|opt|fast, transport=auto|dev|uring, no_xattr,
+                                  prompt where no call waits for another request of the mount, and on a mount
+                                  that root alone uses no_permission_checks
             """;
 
     private String name;

@@ -5,7 +5,9 @@ import java.util.Objects;
 /**
  * How to mount.
  *
- * @param options options of mount.fuse3(8) with commas between, such as "ro,fsname=disk"; for {@link JavaFuse} also
+ * @param options options of mount.fuse3(8) with commas between, such as "ro,fsname=disk"; "transport=auto", "dev" or
+ *     "uring"; "prompt" where no method waits for another request of the mount, by a lock or by using what it serves:
+ *     threads of io_uring then take several requests at a time while methods are quick; for {@link JavaFuse} also
  *     "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
  *     "no_permission_checks"
  * @param workers how many native threads serve requests; each is attached to the virtual machine once

@@ -135,7 +135,7 @@ class ConformanceTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"dev", "uring"})
+    @ValueSource(strings = {"dev", "uring", "uring,prompt"})
     void fsxReadsWhatItWroteThroughTheNullFileSystem(String transport) throws Exception {
         require("fsx");
         Transports.require(transport);
@@ -149,7 +149,7 @@ class ConformanceTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"dev", "uring"})
+    @ValueSource(strings = {"dev", "uring", "uring,prompt"})
     void fsxReadsWhatItWroteIntoMemory(String transport) throws Exception {
         require("fsx");
         Transports.require(transport);
