@@ -4,7 +4,7 @@
 //! that is open is here with the way it goes and the number of its opens. The kernel lets go of an
 //! inode before it sends RELEASE; what is counted here is never less than what it has.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,15 +48,36 @@ enum Inode {
 struct Registered {
     backing: Backing,
     opens: usize,
+    /// Its place in the order of [`Idle`].
+    idle: Option<u64>,
     /// Open for reading only: serves every handle that only reads, and may stay open idle without
     /// keeping the lower file from being executed or its file system from going read-only.
     reader: Option<Arc<OwnedFd>>,
 }
 
+/// Inodes that nobody has open, by when they were closed.
+#[derive(Default)]
+struct Idle {
+    nodes: BTreeMap<u64, u64>,
+    next: u64,
+}
+
+impl Idle {
+    /// The place of a node that was just closed, and of what is to be given up for it, beyond `limit`.
+    fn push(&mut self, node: u64, limit: usize) -> (u64, Option<(u64, u64)>) {
+        let place = self.next;
+        self.next += 1;
+        self.nodes.insert(place, node);
+        let beyond = self.nodes.len() > limit;
+        (place, beyond.then(|| self.nodes.pop_first()).flatten())
+    }
+}
+
 /// See the module.
 pub(crate) struct Backings {
     shards: Vec<Mutex<HashMap<u64, Inode>>>,
-    idle: Mutex<VecDeque<u64>>,
+    /// Taken with a shard's lock, never the other way round.
+    idle: Mutex<Idle>,
     registered: AtomicUsize,
     limit: usize,
     idle_limit: usize,
@@ -93,8 +114,15 @@ impl Backings {
             return None;
         };
         let reader = registered.reader.clone()?;
-        registered.opens += 1;
+        self.opened(registered);
         Some((registered.backing.id(), reader))
+    }
+
+    fn opened(&self, registered: &mut Registered) {
+        registered.opens += 1;
+        if let Some(place) = registered.idle.take() {
+            lock(&self.idle).nodes.remove(&place);
+        }
     }
 
     /// One more open, through `file`.
@@ -106,7 +134,7 @@ impl Backings {
         };
         match shard.get_mut(&node) {
             Some(Inode::Kernel(registered)) => {
-                registered.opens += 1;
+                self.opened(registered);
                 return Way::Kernel(registered.backing.id());
             }
             Some(Inode::Daemon { opens }) => {
@@ -124,6 +152,7 @@ impl Backings {
         let registered = Registered {
             backing,
             opens: 1,
+            idle: None,
             reader,
         };
         shard.insert(node, Inode::Kernel(registered));
@@ -165,55 +194,65 @@ impl Backings {
         let Some(mut shard) = self.shard(node) else {
             return;
         };
-        let idle = match shard.get_mut(&node) {
+        let evicted = match shard.get_mut(&node) {
             None => return,
             Some(Inode::Daemon { opens }) => {
                 *opens = opens.saturating_sub(1);
                 if *opens > 0 {
                     return;
                 }
-                false
+                None
             }
             Some(Inode::Kernel(registered)) => {
                 registered.opens = registered.opens.saturating_sub(1);
                 if registered.opens > 0 {
                     return;
                 }
-                registered.reader.is_some()
+                registered.reader.is_some().then(|| {
+                    let (place, evicted) = lock(&self.idle).push(node, self.idle_limit);
+                    registered.idle = Some(place);
+                    evicted
+                })
             }
         };
-        if !idle {
-            let removed = shard.remove(&node);
-            drop(shard);
-            self.dropped(removed);
-            return;
-        }
-        drop(shard);
-        let evicted = {
-            let mut queue = lock(&self.idle);
-            queue.push_back(node);
-            (queue.len() > self.idle_limit)
-                .then(|| queue.pop_front())
-                .flatten()
-        };
-        if let Some(evicted) = evicted {
-            self.forget(evicted);
+        match evicted {
+            None => {
+                let removed = shard.remove(&node);
+                drop(shard);
+                self.dropped(removed);
+            }
+            Some(evicted) => {
+                drop(shard);
+                if let Some((place, node)) = evicted {
+                    self.evict(node, |registered| registered.idle == Some(place));
+                }
+            }
         }
     }
 
     /// Gives an inode back that nobody has open.
     pub(crate) fn forget(&self, node: u64) {
-        if self.registered.load(Ordering::Acquire) == 0 {
-            return;
+        if self.registered.load(Ordering::Acquire) > 0 {
+            self.evict(node, |_| true);
         }
+    }
+
+    fn evict(&self, node: u64, which: impl FnOnce(&Registered) -> bool) {
         let Some(mut shard) = self.shard(node) else {
             return;
         };
-        if matches!(shard.get(&node), Some(Inode::Kernel(registered)) if registered.opens == 0) {
-            let removed = shard.remove(&node);
-            drop(shard);
-            self.dropped(removed);
+        let Some(Inode::Kernel(registered)) = shard.get_mut(&node) else {
+            return;
+        };
+        if registered.opens > 0 || !which(registered) {
+            return;
         }
+        if let Some(place) = registered.idle {
+            lock(&self.idle).nodes.remove(&place);
+        }
+        let removed = shard.remove(&node);
+        drop(shard);
+        self.dropped(removed);
     }
 
     fn dropped(&self, removed: Option<Inode>) {

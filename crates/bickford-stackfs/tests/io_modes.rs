@@ -6,6 +6,7 @@ mod support;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
@@ -109,6 +110,30 @@ fn all_opens_of_a_file_share_one_backing_file() {
     reader.read_exact_at(&mut text, 0).unwrap();
     assert_eq!(&text, b"TEXT");
     assert_eq!(fs::read(mount.below("f")).unwrap(), b"TEXT");
+}
+
+#[test]
+fn a_file_that_is_opened_often_does_not_drive_others_out() {
+    const FILES: usize = 8;
+    const OPENS: u64 = 1_000;
+    if !can_mount() {
+        return;
+    }
+    let mount = passthrough();
+    let name = |file| format!("f{file}");
+    for file in 0..FILES {
+        fs::write(mount.below(name(file)), "text").unwrap();
+        fs::read(mount.path(name(file))).unwrap();
+    }
+    for _ in 0..OPENS {
+        drop(File::open(mount.path(name(0))).unwrap());
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while mount.session.stats().of(Opcode::Release).count < OPENS + FILES as u64 {
+        assert!(Instant::now() < until, "RELEASE of all opens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(mount.stackfs.passthrough_len(), FILES);
 }
 
 #[test]
