@@ -15,8 +15,9 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 const SHARDS: usize = 16;
-/// Inodes that nobody has open and that stay registered, so that opening them again is cheap.
-const IDLE_MAX: usize = 256;
+/// Inodes that nobody has open and that stay registered, so that opening them again is cheap. Each takes
+/// a descriptor, of those that a session makes room for when it starts.
+const IDLE_MAX: usize = 2048;
 const SET_ID_BITS: u16 = 0o6000;
 
 /// Registers a file with the connection that a request came by.
