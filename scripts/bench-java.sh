@@ -4,12 +4,13 @@
 # a large copy and Bonnie's phases, and the crossing alone with JMH. Configurations take turns and the
 # first round does not count. Needs root, and a machine that does nothing else.
 #
-#   sudo scripts/bench-java.sh [--out DIR] [--medium | --quick] [--awake] [PART ...]
+#   sudo scripts/bench-java.sh [--out DIR] [--medium | --quick] [--rows ROW,...] [--awake] [PART ...]
 #
 #   PART       round-trip, micro, eval, crossing; else all four. micro is bench/compare, whose README tells
 #              the rows; ours go over the transport that this machine gives (machine.txt says which)
 #   --medium   PostMark and the copy at the papers' size and with as many rounds as else, Bonnie's phases
 #              at two sizes, no buffer sizes, fewer names and forks, 18 of 25 operations by 1 and 8 clients
+#   --rows     only these operations in micro
 #   --quick    only shows that everything runs: its figures mean nothing
 #   --awake    no CPU goes to sleep meanwhile (/dev/cpu_dma_latency): waking one takes longer than what is
 #              measured here, and how long differs from one round to the next
@@ -21,13 +22,15 @@ out=$root/benchsuite/runs/$(date +%F)-$machine-java
 length=full
 awake=
 parts=
+only=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--out) out=$(realpath -m -- "$2"); shift ;;
 	--medium | --quick) length=${1#--} ;;
 	--awake) awake=yes ;;
+	--rows) only=$2; shift ;;
 	round-trip | micro | eval | crossing) parts="$parts $1" ;;
-	*) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	*) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 	shift
 done
@@ -54,6 +57,7 @@ quick)
 	crossing_length='-f 1 -wi 1 -i 1'
 	;;
 esac
+if [ "$only" ]; then micro_length="${micro_length%% --rows *} --rows $only"; fi
 
 fail() { echo "bench-java: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "mounts file systems: run it as root"
