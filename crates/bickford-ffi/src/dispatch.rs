@@ -210,3 +210,31 @@ macro_rules! define_callbacks {
 }
 
 for_each_operation!(define_callbacks);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn nothing(
+        _: *mut c_void,
+        _: *const bickford_request,
+        _: *mut bickford_answer,
+        _: *mut bickford_reply,
+    ) -> i32 {
+        0
+    }
+
+    #[test]
+    fn callbacks_are_prompt_when_they_say_so() {
+        let callbacks = bickford_callbacks {
+            user: std::ptr::null_mut(),
+            operations: 0,
+            dispatch: Some(nothing),
+        };
+        for prompt in [false, true] {
+            let config = bickford_config::default();
+            let filesystem = Callbacks::new(&callbacks, nothing, config, prompt);
+            assert_eq!(filesystem.is_prompt(), prompt);
+        }
+    }
+}

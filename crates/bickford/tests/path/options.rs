@@ -18,6 +18,21 @@ struct Nothing;
 
 impl path::FileSystem for Nothing {}
 
+struct Prompt;
+
+impl path::FileSystem for Prompt {
+    fn is_prompt(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_adapter_is_as_prompt_as_its_file_system() {
+    use bickford::FileSystem;
+    assert!(!Adapter::new(Nothing, Options::default()).is_prompt());
+    assert!(Adapter::new(Prompt, Options::default()).is_prompt());
+}
+
 #[test]
 fn what_is_not_implemented_is_enosys() {
     let kernel = session(Adapter::new(Nothing, Options::default()));
