@@ -73,6 +73,10 @@ struct Arguments {
     /// Make the tables and plots of an earlier run again
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// With --report: print how many times as long as NAME the others take, instead; --rows, --clients
+    /// and --only choose
+    #[arg(long, value_name = "NAME", requires = "report")]
+    against: Option<String>,
 }
 
 fn list(guests: &[Configuration]) {
@@ -98,6 +102,18 @@ fn seconds(text: &str) -> Result<f64, String> {
         true => Ok(seconds),
         false => Err("is not between 0 and 600".to_owned()),
     }
+}
+
+/// The ratios to one configuration, from what a run left in `directory`.
+fn against(arguments: &Arguments, directory: &Path, name: &str) -> Result<String, String> {
+    let rows = chosen_rows(arguments)?;
+    let results = Results::read(directory)?;
+    let chosen = report::Chosen {
+        rows: rows.iter().map(|row| row.id).collect(),
+        clients: &arguments.clients,
+        only: &arguments.only,
+    };
+    report::against(&results, name, &chosen)
 }
 
 /// Whether `--only` lets this name, or one that begins with it, take part.
@@ -320,11 +336,12 @@ fn main() -> ExitCode {
             String::new()
         }));
     }
-    let done = match &arguments.report {
-        Some(directory) => {
+    let done = match (&arguments.report, &arguments.against) {
+        (Some(directory), Some(name)) => against(&arguments, directory, name),
+        (Some(directory), None) => {
             Results::read(directory).and_then(|results| report::write(&results, directory))
         }
-        None => measure(&arguments),
+        (None, _) => measure(&arguments),
     };
     finish(done)
 }

@@ -87,10 +87,19 @@ impl Cell {
 
     /// How many times as long as `other`, round by round.
     pub(crate) fn over(&self, other: &Self) -> Option<Spread> {
-        let pairs = self
-            .ns
-            .iter()
-            .filter_map(|(round, own)| Some(own / other.ns.get(round)?));
+        Self::ratios(&self.ns, &other.ns)
+    }
+
+    /// How many times the daemon's CPU of `other`, round by round.
+    pub(crate) fn cpu_over(&self, other: &Self) -> Option<Spread> {
+        Self::ratios(&self.cpu, &other.cpu)
+    }
+
+    fn ratios(own: &BTreeMap<u32, f64>, other: &BTreeMap<u32, f64>) -> Option<Spread> {
+        let pairs = own.iter().filter_map(|(round, own)| {
+            let other = other.get(round)?;
+            (*other > 0.0).then(|| own / other)
+        });
         Spread::of(pairs)
     }
 }

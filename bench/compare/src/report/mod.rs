@@ -1,5 +1,6 @@
 //! What a run is turned into: table.md, table.csv and the plots.
 
+mod against;
 mod plot;
 mod reach;
 mod table;
@@ -7,7 +8,9 @@ mod table;
 use std::fs;
 use std::path::Path;
 
-use crate::results::Results;
+use crate::results::{Results, Spread};
+
+pub(crate) use against::{Chosen, against};
 
 /// Writes everything below `directory`; returns the verdicts for the terminal.
 pub(crate) fn write(results: &Results, directory: &Path) -> Result<String, String> {
@@ -23,6 +26,18 @@ pub(crate) fn write(results: &Results, directory: &Path) -> Result<String, Strin
         save(&format!("ratios-{clients}.svg"), &svg)?;
     }
     Ok(verdicts)
+}
+
+/// A ratio with its least and its most.
+fn ratio(spread: Option<Spread>) -> String {
+    spread.map_or_else(String::new, |s| {
+        format!(
+            "{} ({} to {})",
+            figure(s.median),
+            figure(s.least),
+            figure(s.most)
+        )
+    })
 }
 
 /// Three significant digits.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figure;
+use super::{figure, ratio};
 use crate::configurations::Side;
 use crate::results::{Cell, Results, Spread};
 use crate::rows::Row;
@@ -16,17 +16,6 @@ fn time(cell: &Cell) -> String {
         Some(_) => "error".to_owned(),
         None => micro(cell.time()),
     }
-}
-
-fn ratio(spread: Option<Spread>) -> String {
-    spread.map_or_else(String::new, |s| {
-        format!(
-            "{} ({} to {})",
-            figure(s.median),
-            figure(s.least),
-            figure(s.most)
-        )
-    })
 }
 
 fn head(results: &Results) -> String {
