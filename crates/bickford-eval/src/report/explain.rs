@@ -2,7 +2,7 @@
 
 use crate::measure::tracepoints::Requests;
 use crate::results::Measured;
-use crate::rows::{Row, WorkloadClass};
+use crate::rows::{Kind, Row, WorkloadClass};
 use crate::stats::Class;
 
 use super::analysis::Cell;
@@ -10,6 +10,16 @@ use super::figure;
 
 /// Requests below this many per operation do not explain a row.
 const FEW: f64 = 0.01;
+
+/// Requests that are less than this share of the time the workload waited do not explain a row either.
+const SMALL_SHARE: f64 = 0.05;
+
+/// FSYNC is told of from this share of a row's time on.
+const FSYNC_SHARE: f64 = 0.1;
+
+/// CPU time of a process is counted in hundredths of a second: below five of them it says nothing of
+/// a single request.
+const COUNTABLE_CPU_S: f64 = 0.05;
 
 /// Sentences on one configuration, most important first.
 pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Vec<String> {
@@ -30,11 +40,14 @@ pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) ->
     sentences.extend(time_per_operation(native, cell));
     if let Some((measured, requests)) = cell.requests {
         sentences.extend(requests_per_operation(row, measured, requests));
-        sentences.extend(stages(native, cell, measured, requests));
-        if comparison.class != Class::Green {
+        sentences.extend(stages(row, measured, requests));
+        sentences.extend(fsync_in_turn(row, measured, requests));
+        let matter = waited_for(measured, requests).is_none_or(|share| share >= SMALL_SHARE);
+        if comparison.class != Class::Green && matter {
             sentences.extend(remedies(row, measured, requests));
         }
     }
+    sentences.extend(waiting_device(native, cell));
     sentences.extend(resources(native, cell, cpus));
     sentences
 }
@@ -47,6 +60,13 @@ fn unit(row: &Row, measured: &Measured) -> (f64, &'static str) {
         (measured.work.operations as f64, "transaction")
     } else {
         (measured.work.operations as f64, "operation")
+    }
+}
+
+fn plural(unit: &str) -> String {
+    match unit {
+        "MiB" => unit.to_owned(),
+        _ => format!("{unit}s"),
     }
 }
 
@@ -77,80 +97,106 @@ fn requests_per_operation(row: &Row, measured: &Measured, requests: &Requests) -
     }
     if requests.total() as f64 / units < FEW {
         return Some(format!(
-            "Hardly any request reaches the daemon ({} for all {} {name}s): the kernel answers by itself.",
+            "Hardly any request reaches the daemon ({} for all {} {}): the kernel answers by itself.",
             requests.total(),
-            figure(units)
+            figure(units),
+            plural(name)
         ));
     }
+    let per_unit = |count: u64| count as f64 / units;
+    // Where no opcode alone is frequent, those that come most often stand for all.
+    let frequent = requests.by_opcode.iter();
+    let frequent = frequent.filter(|o| per_unit(o.count) >= FEW).count();
     let listed: Vec<String> = requests
         .by_opcode
         .iter()
-        .filter(|o| o.count as f64 / units >= FEW)
-        .take(8)
+        .take(if frequent == 0 { 3 } else { frequent.min(8) })
         .map(|o| {
             format!(
                 "{} {} ({} us)",
-                figure(o.count as f64 / units),
+                figure(per_unit(o.count)),
                 o.op,
                 figure(o.mean_us)
             )
         })
         .collect();
-    let total = figure(requests.total() as f64 / units);
     Some(format!(
-        "{total} requests per {name}, with their mean round trip: {}.",
+        "{} requests per {name}, with their mean round trip: {}.",
+        figure(per_unit(requests.total())),
         listed.join(", ")
     ))
 }
 
 /// Where the time of the round that was traced went.
-fn stages(
-    native: &Cell<'_>,
-    cell: &Cell<'_>,
-    measured: &Measured,
-    requests: &Requests,
-) -> Option<String> {
+fn stages(row: &Row, measured: &Measured, requests: &Requests) -> Option<String> {
     let count = requests.total();
-    if count == 0 {
+    let (units, _) = unit(row, measured);
+    if count == 0 || (count as f64) < FEW * units {
         return None;
     }
+    let mut sentences = Vec::new();
     let per_request = |seconds: f64| figure(seconds * 1e6 / count as f64);
-    let mut text = format!("Of a request's {} us", per_request(requests.total_s()));
     match measured.daemon {
-        Some(daemon) => text.push_str(&format!(
-            " the daemon's CPU takes {} us ({} in user space, {} in the kernel: transport, lower file system); the rest is queueing, waking up and waiting for the device.",
+        Some(daemon) if daemon.total() >= COUNTABLE_CPU_S => sentences.push(format!(
+            "Of a request's {} us the daemon's CPU takes {} us ({} in user space, {} in the kernel: transport, lower file system); the rest is queueing, waking up and waiting for the device.",
+            per_request(requests.total_s()),
             per_request(daemon.total()),
             per_request(daemon.user_s),
             per_request(daemon.system_s)
         )),
-        None => text.push_str(" the daemon's share is not known (no process of its own)."),
+        Some(_) => {}
+        None => sentences.push(
+            "The daemon's share of a request is not known: it has no process of its own.".to_owned(),
+        ),
     }
-    let client: f64 = measured
-        .work
-        .latencies
-        .iter()
-        .map(|l| l.mean_us * l.count as f64 / 1e6)
-        .sum();
-    if client > 0.0 {
-        let share = requests.total_s() / client;
-        if share <= 1.1 {
-            text.push_str(&format!(
-                " Requests are {:.0}% of the time the workload waited in that round.",
+    if let Some(share) = waited_for(measured, requests) {
+        sentences.push(if share <= 1.1 {
+            format!(
+                "Requests are {:.0}% of the time the workload waited in that round.",
                 100.0 * share
-            ));
+            )
         } else {
-            text.push_str(&format!(
-                " Requests overlap (read-ahead, write-back, replies nobody waits for): {} were under way at once.",
+            format!(
+                "Requests overlap (read-ahead, write-back, replies nobody waits for): {} were under way at once.",
                 figure(requests.total_s() / measured.work.elapsed_s.max(1e-9))
-            ));
-        }
+            )
+        });
     }
-    if let (Some(below), Some(above)) = (native.usage.disk_busy_pct, cell.usage.disk_busy_pct)
-        && above + 20.0 < below
-    {
-        text.push_str(&format!(" The device is busy {above:.0}% of the time, natively {below:.0}%: it waits for requests."));
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// Where threads of one file each fsync it: in the kernel `fuse_fsync` holds the inode's lock until FSYNC is
+/// answered.
+fn fsync_in_turn(row: &Row, measured: &Measured, requests: &Requests) -> Option<String> {
+    match &row.kind {
+        Kind::Fio(spec) if spec.threads > 1 && spec.files == 1 => {}
+        _ => return None,
     }
-    Some(text)
+    let fsync = requests.by_opcode.iter().find(|o| o.op == "FSYNC")?;
+    let share = fsync.count as f64 * fsync.mean_us / 1e6 / measured.work.elapsed_s.max(1e-9);
+    (share >= FSYNC_SHARE).then(|| {
+        format!(
+            "FSYNC is {:.0}% of the time from start to end: the kernel holds a file's lock until it is answered, so that the {} follow one another and the file's writers wait; natively they run side by side.",
+            100.0 * share.min(1.0),
+            fsync.count
+        )
+    })
+}
+
+/// Round trips as a share of what the workload waited for its operations; over 1 where they overlap.
+fn waited_for(measured: &Measured, requests: &Requests) -> Option<f64> {
+    let latencies = measured.work.latencies.iter();
+    let waited: f64 = latencies.map(|l| l.mean_us * l.count as f64 / 1e6).sum();
+    (waited > 0.0).then(|| requests.total_s() / waited)
+}
+
+fn waiting_device(native: &Cell<'_>, cell: &Cell<'_>) -> Option<String> {
+    let (below, above) = (native.usage.disk_busy_pct?, cell.usage.disk_busy_pct?);
+    (above + 20.0 < below).then(|| {
+        format!(
+            "The device is busy {above:.0}% of the time, natively {below:.0}%: it waits for requests."
+        )
+    })
 }
 
 /// What would help, by the requests that take most of the time.
@@ -197,11 +243,17 @@ fn remedy(opcode: &str, class: WorkloadClass) -> Option<&'static str> {
             "longer attribute timeouts; with default_permissions each change of a directory makes its mode be asked for again (a mount of root alone can do without: --no-permission-checks)"
         }
         "GETXATTR" => {
-            "HANDLE_KILLPRIV_V2, so that security.capability is not asked for at each write"
+            "HANDLE_KILLPRIV_V2, so that security.capability is asked for once a file, not at each write; without extended attributes (--no-xattr) it never is"
         }
-        "OPEN" | "OPENDIR" => "answering open with ENOSYS (zero-message open)",
+        "OPEN" => {
+            "zero-message open (OPEN answered with ENOSYS), which excludes kernel pass-through: --io cached"
+        }
+        "OPENDIR" => "zero-message opendir (OPENDIR answered with ENOSYS)",
         "FLUSH" => "FOPEN_NOFLUSH, or answering flush with ENOSYS",
-        "RELEASE" | "RELEASEDIR" => "zero-message open, which ends the release too",
+        "RELEASE" => {
+            "nobody waits for it, it only costs CPU; with zero-message open, which excludes kernel pass-through, it is not sent"
+        }
+        "RELEASEDIR" => "zero-message opendir, with which it is not sent",
         "READ" => "kernel pass-through, larger read-ahead, keeping the page cache over opens",
         "WRITE" => "kernel pass-through, a write-back cache, larger requests",
         "CREATE" | "MKNOD" | "UNLINK" | "MKDIR" | "RENAME" | "RENAME2" => {
@@ -264,4 +316,117 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<String> 
     let mut letters = text.chars();
     let first = letters.next()?;
     Some(format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::cpu::{ProcessTime, SystemTime};
+    use crate::measure::{OpLatency, Work};
+    use crate::rows::fast17;
+
+    fn times(op: &str, count: u64) -> OpLatency {
+        OpLatency {
+            op: op.to_owned(),
+            count,
+            mean_us: 100.0,
+            p50_us: 100.0,
+            p95_us: 100.0,
+            p99_us: 100.0,
+            p999_us: 100.0,
+            max_us: 100.0,
+        }
+    }
+
+    /// 1,000 operations in a second.
+    fn measured(daemon_s: f64) -> Measured {
+        Measured {
+            throughput: 1000.0,
+            work: Work {
+                operations: 1000,
+                elapsed_s: 1.0,
+                latencies: vec![times("createfile", 1000)],
+                ..Work::default()
+            },
+            wall_s: 1.0,
+            workload_s: 0.1,
+            daemon: Some(ProcessTime {
+                user_s: 0.0,
+                system_s: daemon_s,
+            }),
+            system: SystemTime::default(),
+            cycles: None,
+            disk: None,
+            requests: None,
+            caches: None,
+            memory_limit: None,
+        }
+    }
+
+    fn requests(by_opcode: Vec<OpLatency>) -> Requests {
+        Requests {
+            by_opcode,
+            errors: 0,
+            unanswered: 0,
+            lost: 0,
+        }
+    }
+
+    /// What is said of these requests.
+    fn said(by_opcode: Vec<OpLatency>, daemon_s: f64) -> (String, Option<String>) {
+        let (measured, requests) = (measured(daemon_s), requests(by_opcode));
+        let rows = fast17(0.01);
+        let row = &rows[36];
+        (
+            requests_per_operation(row, &measured, &requests).expect("there is work"),
+            stages(row, &measured, &requests),
+        )
+    }
+
+    #[test]
+    fn frequent_requests_are_listed_and_others_only_where_there_are_none() {
+        let (both, _) = said(vec![times("LOOKUP", 500), times("STATFS", 2)], 1.0);
+        assert_eq!(
+            both,
+            "0.502 requests per operation, with their mean round trip: 0.500 LOOKUP (100 us)."
+        );
+        let (rare, _) = said(vec![times("CREATE", 6), times("FLUSH", 5)], 1.0);
+        assert_eq!(
+            rare,
+            "0.0110 requests per operation, with their mean round trip: 0.00600 CREATE (100 us), 0.00500 FLUSH (100 us)."
+        );
+    }
+
+    #[test]
+    fn hardly_any_request_has_no_stages() {
+        let (requests, stages) = said(vec![times("LOOKUP", 3)], 1.0);
+        assert!(requests.starts_with("Hardly any request"), "{requests}");
+        assert_eq!(stages, None);
+    }
+
+    #[test]
+    fn cpu_time_below_its_clock_is_not_divided() {
+        let (_, long) = said(vec![times("LOOKUP", 500)], 0.06);
+        let long = long.expect("there are requests");
+        assert!(long.contains("CPU takes 120 us"), "{long}");
+        let (_, short) = said(vec![times("LOOKUP", 500)], 0.02);
+        let short = short.expect("there are requests");
+        assert!(short.starts_with("Requests are 50%"), "{short}");
+    }
+
+    #[test]
+    fn fsyncs_of_one_file_by_many_threads_are_told_of() {
+        let rows = fast17(0.01);
+        let row = |id: &str| rows.iter().find(|row| row.id == id).expect("a row");
+        let of = |id: &str, count: u64| {
+            let requests = requests(vec![times("FSYNC", count)]);
+            fsync_in_turn(row(id), &measured(0.0), &requests)
+        };
+        let told = of("f36", 2500).expect("a quarter of the time");
+        assert!(told.starts_with("FSYNC is 25%"), "{told}");
+        assert_eq!(of("f36", 500), None, "a twentieth");
+        assert_eq!(of("f28", 2500), None, "a file for each thread");
+        assert_eq!(of("f32", 2500), None, "one thread");
+        assert_eq!(of("f44", 2500), None, "not of fio");
+    }
 }
