@@ -11,14 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bickford::backing::Backing;
-use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 const SHARDS: usize = 16;
 /// Inodes that nobody has open and that stay registered, so that opening them again is cheap. Each takes
 /// a descriptor, of those that a session makes room for when it starts.
 const IDLE_MAX: usize = 2048;
-const SET_ID_BITS: u16 = 0o6000;
 
 /// Registers a file with the connection that a request came by.
 pub(crate) type Register<'a> = &'a dyn Fn(BorrowedFd<'_>) -> Option<io::Result<Backing>>;
@@ -36,8 +34,6 @@ pub(crate) enum Way {
 pub(crate) struct File<'a> {
     /// Open as the caller asked.
     pub(crate) fd: &'a Arc<OwnedFd>,
-    /// Its mode, where that is known without asking.
-    pub(crate) mode: Option<u16>,
     pub(crate) writable: bool,
 }
 
@@ -161,7 +157,7 @@ impl Backings {
     }
 
     fn register(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Option<Backing> {
-        if self.refused.load(Ordering::Relaxed) || has_set_id(file) {
+        if self.refused.load(Ordering::Relaxed) {
             return None;
         }
         if self.registered.fetch_add(1, Ordering::AcqRel) >= self.limit {
@@ -268,14 +264,6 @@ impl Backings {
     }
 }
 
-/// Such a file is written through the daemon: the kernel does not tell its cached mode from the
-/// one that a pass-through write leaves behind.
-fn has_set_id(file: &File<'_>) -> bool {
-    let ask = || rustix::fs::statx(file.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MODE);
-    let mode = file.mode.or_else(|| ask().ok().map(|statx| statx.stx_mode));
-    mode.is_none_or(|mode| mode & SET_ID_BITS != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,8 +277,7 @@ mod tests {
     }
 
     fn file(fd: &Arc<OwnedFd>, writable: bool) -> File<'_> {
-        let mode = None;
-        File { fd, mode, writable }
+        File { fd, writable }
     }
 
     #[test]
@@ -322,20 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn set_id_files_and_those_beyond_the_limit_are_not_registered() {
+    fn those_beyond_the_limit_are_not_registered() {
         let asked: Register<'_> = &|_| panic!("asked");
         let fd = lower();
-        assert_eq!(
-            Backings::new(0).open(1, &file(&fd, false), asked),
-            Way::Daemon
-        );
-        let set_id = tempfile::tempfile().unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
-        set_id.set_permissions(mode).unwrap();
-        let fd = Arc::new(set_id.into());
-        let mut file = file(&fd, false);
-        assert_eq!(Backings::new(8).open(1, &file, asked), Way::Daemon);
-        file.mode = Some(0o2755);
-        assert_eq!(Backings::new(8).open(1, &file, asked), Way::Daemon);
+        let none = Backings::new(0);
+        assert_eq!(none.open(1, &file(&fd, false), asked), Way::Daemon);
     }
 }

@@ -188,7 +188,6 @@ impl StackFs {
         let lower = Lower {
             fd,
             flags: lower_flags,
-            mode: Some(found.statx.stx_mode),
         };
         match self.opened(found.node, lower, flags, register) {
             Ok(opened) => Ok(Created {

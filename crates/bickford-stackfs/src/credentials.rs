@@ -120,7 +120,7 @@ impl Identity {
     ///
     /// It lasts until [`Self::with_fsetid`]: each change copies and frees the thread's credentials,
     /// and most of what comes next does not depend on this one. What may, asks for it.
-    pub(crate) fn without_fsetid(&self) -> Result<(), Errno> {
+    fn without_fsetid(&self) -> Result<(), Errno> {
         if !FSETID_ASIDE.get() && self.has(CapabilitySet::FSETID) {
             let mut fewer = self.capabilities;
             fewer.effective.remove(CapabilitySet::FSETID);

@@ -66,8 +66,6 @@ pub(crate) struct Lower {
     pub(crate) fd: OwnedFd,
     /// What it was opened with.
     pub(crate) flags: OFlags,
-    /// Its mode, where that is known without asking.
-    pub(crate) mode: Option<u16>,
 }
 
 /// The lower side of the flags of open(2).
@@ -114,8 +112,7 @@ impl StackFs {
         let wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
             let fd = self.nodes.open(op.node.0, flags)?;
-            let mode = None;
-            Ok(Lower { fd, flags, mode })
+            Ok(Lower { fd, flags })
         };
         let lower = match open(wanted) {
             // A file that is append-only refuses to be opened otherwise.
@@ -149,12 +146,12 @@ impl StackFs {
         let way = (self.in_force().io == IoMode::Passthrough).then(|| {
             let file = File {
                 fd: &fd,
-                mode: lower.mode,
                 writable: is_writable(flags),
             };
-            // What the kernel then writes drops set-id bits, whoever writes.
+            // The kernel writes below with the credentials of this moment. It asks for set-id bits to be
+            // dropped (SETATTR) before, where the writer has no right to keep them.
             self.backings.open(node, &file, &|file| {
-                self.identity.without_fsetid().ok()?;
+                self.identity.with_fsetid().ok()?;
                 register(file)
             })
         });

@@ -6,6 +6,7 @@ mod support;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
@@ -137,7 +138,7 @@ fn a_file_that_is_opened_often_does_not_drive_others_out() {
 }
 
 #[test]
-fn a_set_user_id_file_goes_through_the_daemon() {
+fn a_set_user_id_file_is_passed_through_like_others() {
     if !can_mount() {
         return;
     }
@@ -145,28 +146,35 @@ fn a_set_user_id_file_goes_through_the_daemon() {
     fs::write(mount.below("f"), "text").unwrap();
     fs::set_permissions(mount.below("f"), permissions(0o4755)).unwrap();
     let file = both(mount.path("f"));
-    assert_eq!(mount.stackfs.passthrough_len(), 0);
+    assert_eq!(mount.stackfs.passthrough_len(), 1);
     file.write_all_at(b"TEXT", 0).unwrap();
-    let other = File::open(mount.path("f")).unwrap();
-    let mut text = [0; 4];
-    other.read_exact_at(&mut text, 0).unwrap();
-    assert_eq!(&text, b"TEXT");
+    assert_eq!(fs::read(mount.below("f")).unwrap(), b"TEXT");
+    for path in [mount.path("f"), mount.below("f")] {
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o7777, 0o4755);
+    }
 }
 
-/// What made a file for pass-through has put `CAP_FSETID` aside.
+/// What others wrote or made has put capabilities aside.
 #[test]
-fn set_id_bits_of_root_stay_after_files_were_made() {
+fn set_id_bits_of_root_stay_after_others_wrote() {
     const STRANGERS: u32 = 12_345;
     each_preset(|mount| {
         fs::create_dir(mount.path("d")).unwrap();
         chown(mount.path("d"), None, Some(STRANGERS)).unwrap();
         let mode = |name: &str| fs::metadata(mount.below(name)).unwrap().mode() & 0o7777;
         let make = |name: &str| fs::write(mount.path(name), "x").unwrap();
+        make("theirs");
+        fs::set_permissions(mount.path("theirs"), permissions(0o666)).unwrap();
+        let others_write = || {
+            let mut write = Command::new("sh");
+            write.args(["-c", "echo x >>$0"]).arg(mount.path("theirs"));
+            assert!(write.uid(65534).gid(65534).status().unwrap().success());
+        };
         for (round, directory) in [0o755, 0o2755].into_iter().enumerate() {
             fs::set_permissions(mount.path("d"), permissions(directory)).unwrap();
             assert_eq!(mode("d"), directory);
             let name = |kind: &str| format!("d/{kind}{round}");
-            make(&name("made"));
+            others_write();
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o2755);
             options.open(mount.path(name("opened"))).unwrap();
@@ -177,7 +185,7 @@ fn set_id_bits_of_root_stay_after_files_were_made() {
             fs::set_permissions(mount.path(name("changed")), permissions(0o6755)).unwrap();
             assert_eq!(mode(&name("changed")), 0o6755);
 
-            make(&name("before"));
+            others_write();
             fs::write(mount.path(name("changed")), "root writes").unwrap();
             assert_eq!(mode(&name("changed")), 0o6755);
         }
@@ -203,7 +211,7 @@ fn without_extended_attributes_files_are_made_and_written() {
         let set = rustix::fs::setxattr(&path, "user.name", b"value", flags);
         assert_eq!(set, Err(rustix::io::Errno::OPNOTSUPP));
         fs::set_permissions(&path, permissions(0o6777)).unwrap();
-        let mut write = std::process::Command::new("sh");
+        let mut write = Command::new("sh");
         write.args(["-c", "echo more >>$0"]).arg(&path);
         assert!(write.uid(65534).gid(65534).status().unwrap().success());
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
