@@ -14,6 +14,7 @@ use crate::handles::HandleTable;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
+use crate::mapped::Mapped;
 use crate::node::{DescriptorCache, Nodes};
 use crate::presets::{Preset, Settings};
 use crate::sys::fanotify::Fanotify;
@@ -162,6 +163,7 @@ impl Builder {
             locks,
             identity: Identity::current()?,
             writers: Writers::default(),
+            mapped: Mapped::default(),
             backings: Backings::new(descriptors / 4),
             readers: DescriptorCache::new((descriptors / 8).min(1024)),
             on_demand_writers: DescriptorCache::new((descriptors / 8).min(1024)),

@@ -190,10 +190,11 @@ impl StackFs {
             flags: lower_flags,
         };
         match self.opened(found.node, lower, flags, register) {
-            Ok(opened) => Ok(Created {
-                entry: self.entry(&found),
-                opened,
-            }),
+            Ok(opened) => {
+                self.may_be_mapped(found.node, flags, &opened);
+                let entry = self.entry(&found);
+                Ok(Created { entry, opened })
+            }
             Err(error) => {
                 self.nodes.forget(found.node, 1);
                 Err(error)

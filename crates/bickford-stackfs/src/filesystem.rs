@@ -86,6 +86,7 @@ impl FileSystem for StackFs {
             self.readers.remove(node);
             self.on_demand_writers.remove(node);
             self.backings.forget(node);
+            self.mapped.remove(node);
             self.nodes.forget(node, forget.count);
         }
     }
@@ -156,8 +157,8 @@ impl FileSystem for StackFs {
         reply.complete(created);
     }
 
-    fn open(&self, _: &Context<'_>, op: Open, reply: Reply<Opened>) {
-        let opened = self.do_open(&op, &|file| reply.open_backing(file));
+    fn open(&self, cx: &Context<'_>, op: Open, reply: Reply<Opened>) {
+        let opened = self.do_open(cx, &op, &|file| reply.open_backing(file));
         reply.complete(opened);
     }
 

@@ -98,7 +98,12 @@ pub(crate) enum Need {
 }
 
 impl StackFs {
-    pub(crate) fn do_open(&self, op: &Open, register: Register<'_>) -> Result<Opened, Errno> {
+    pub(crate) fn do_open(
+        &self,
+        cx: &Context<'_>,
+        op: &Open,
+        register: Register<'_>,
+    ) -> Result<Opened, Errno> {
         if self.in_force().io == IoMode::Cached {
             // The kernel opens without asking from now on.
             return Err(Errno::NOSYS);
@@ -119,7 +124,24 @@ impl StackFs {
             Err(Errno::PERM) if flags.contains(OFlags::APPEND) => open(wanted | OFlags::APPEND),
             opened => opened,
         }?;
-        self.opened(op.node.0, lower, op.flags, register)
+        let opened = self.opened(op.node.0, lower, op.flags, register)?;
+        if self.may_be_mapped(op.node.0, op.flags, &opened) {
+            // What the kernel has of its attributes, it has for as long as it was told before.
+            let queued = cx.notifier().invalidate_inode(op.node, -1, 0);
+            if let Err(error) = queued {
+                tracing::warn!(
+                    "StackFS: attributes of inode {:#x} stay cached while it may be mapped: {error}",
+                    op.node.0
+                );
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Notes what may be mapped for writing, past us; whether that is new.
+    pub(crate) fn may_be_mapped(&self, node: u64, flags: u32, opened: &Opened) -> bool {
+        let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
+        both && opened.flags.contains(OpenOutFlags::PASSTHROUGH) && self.mapped.insert(node)
     }
 
     /// Makes a handle of a file that was opened with the caller's `flags`.
@@ -136,7 +158,7 @@ impl StackFs {
             if is_writable(flags) {
                 self.on_demand_writers.insert(node, Arc::new(lower.fd));
             }
-            return Ok(self.treatment(0, None));
+            return Ok(self.treatment(node, 0, None));
         }
         let key = Key {
             node,
@@ -186,12 +208,13 @@ impl StackFs {
         if writable && self.write_back() {
             self.writers.add(node);
         }
-        Ok(self.treatment(handle, way))
+        Ok(self.treatment(node, handle, way))
     }
 
-    fn treatment(&self, handle: u64, way: Option<Way>) -> Opened {
+    fn treatment(&self, node: u64, handle: u64, way: Option<Way>) -> Opened {
         let mut flags = OpenOutFlags::empty();
-        if self.settings.exclusive {
+        // What is written through a mapping of the lower file is not in the mount's page cache.
+        if self.settings.exclusive && !self.mapped.contains(node) {
             flags |= OpenOutFlags::KEEP_CACHE;
         }
         flags.set(OpenOutFlags::NOFLUSH, !self.hears_of_closes());

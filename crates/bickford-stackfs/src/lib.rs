@@ -35,6 +35,7 @@ mod lock_ops;
 mod locks;
 mod lower_files;
 mod lower_watch;
+mod mapped;
 mod metadata;
 mod node;
 mod presets;
@@ -58,6 +59,7 @@ use io_mode::InForce;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
 use lower_files::LowerFiles;
+use mapped::Mapped;
 use node::{DescriptorCache, Nodes};
 use sys::fanotify::Fanotify;
 use writers::Writers;
@@ -73,6 +75,7 @@ pub struct StackFs {
     waiting: Arc<WaitingLocks>,
     identity: Identity,
     writers: Writers,
+    mapped: Mapped,
     backings: Backings,
     /// Files that were not opened by request, open for reading and for both.
     readers: DescriptorCache,

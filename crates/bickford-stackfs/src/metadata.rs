@@ -86,7 +86,7 @@ impl StackFs {
             generation: Generation(found.generation),
             attr: attr(&found.statx),
             entry_valid: self.timeout(found.node, self.settings.entry_timeout),
-            attr_valid: self.timeout(found.node, self.settings.attr_timeout),
+            attr_valid: self.attr_timeout(found.node),
         }
     }
 
@@ -96,6 +96,14 @@ impl StackFs {
             return wanted.min(UNWATCHED);
         }
         wanted
+    }
+
+    /// How long attributes are cached: not at all where a mapping may change them.
+    fn attr_timeout(&self, node: u64) -> Duration {
+        match self.mapped.contains(node) {
+            true => Duration::ZERO,
+            false => self.timeout(node, self.settings.attr_timeout),
+        }
     }
 
     pub(crate) fn object(&self, node: NodeId, handle: Option<FileHandle>) -> Result<Object, Errno> {
@@ -114,7 +122,7 @@ impl StackFs {
         let statx = self.statx_of(op.node, op.handle)?;
         Ok(Attributes {
             attr: attr(&statx),
-            valid: self.timeout(op.node.0, self.settings.attr_timeout),
+            valid: self.attr_timeout(op.node.0),
         })
     }
 
@@ -124,7 +132,7 @@ impl StackFs {
         Ok(StatxAnswer {
             attr: attr(&statx),
             born: born.then(|| timestamp(statx.stx_btime)),
-            valid: self.timeout(op.node.0, self.settings.attr_timeout),
+            valid: self.attr_timeout(op.node.0),
         })
     }
 
@@ -155,7 +163,7 @@ impl StackFs {
         let statx = self.nodes.attributes_of(op.node.0, object.as_fd())?;
         Ok(Attributes {
             attr: attr(&statx),
-            valid: self.timeout(op.node.0, self.settings.attr_timeout),
+            valid: self.attr_timeout(op.node.0),
         })
     }
 

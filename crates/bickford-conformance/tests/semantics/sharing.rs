@@ -1,14 +1,16 @@
 //! Several processes and one file: locks, appends, notice of change.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bickford_conformance::{SharedMap, run};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags, Timespec, Timestamps};
 
 use super::{Check, Seen, saw};
+
+const PAGE: usize = 4096;
 
 pub(crate) const CHECKS: &[Check] = &[
     ("whole-locks", whole_locks),
@@ -18,6 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("notice", notice),
     ("maps-and-writes", maps_and_writes),
     ("mixed-opens", mixed_opens),
+    ("times-of-maps", times_of_maps),
 ];
 
 /// What another process gets that tries to lock without waiting.
@@ -287,4 +290,49 @@ fn text(file: &File) -> Option<String> {
     let mut bytes = [0; 64];
     let length = file.read_at(&mut bytes, 0).ok()?;
     String::from_utf8(bytes.get(..length)?.to_vec()).ok()
+}
+
+/// A map outlives the descriptor it was made of, and what it writes changes the file's times.
+fn times_of_maps(top: &Path) -> Seen {
+    const LONG_AGO: i64 = 1_000_000_000;
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, vec![1; 3 * PAGE]).expect("create");
+    // As ls(1) asks, and as most programs do.
+    let some = || {
+        let (flags, mask) = (AtFlags::empty(), StatxFlags::MTIME | StatxFlags::SIZE);
+        let statx = rustix::fs::statx(rustix::fs::CWD, &path, flags, mask);
+        statx.expect("statx").stx_mtime.tv_sec > LONG_AGO
+    };
+    let all = || fs::metadata(&path).expect("stat").mtime() > LONG_AGO;
+    let age = || {
+        let then = Timespec {
+            tv_sec: LONG_AGO,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: then,
+            last_modification: then,
+        };
+        rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::empty()).expect("utimes");
+    };
+    age();
+    saw!(seen, some(), all());
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("open");
+    let map = SharedMap::new(&file, 3 * PAGE).expect("map");
+    drop(file);
+    for page in 0..2 {
+        age();
+        saw!(seen, some(), all());
+        map.fill(page * PAGE, 3, 7);
+        map.sync().expect("sync");
+        saw!(seen, some(), all());
+    }
+    drop(map);
+    saw!(seen, some(), all(), fs::read(&path).expect("read"));
+    seen
 }
