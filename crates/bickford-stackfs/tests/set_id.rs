@@ -4,10 +4,13 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::{each_preset, permissions};
@@ -66,69 +69,93 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A process of `writer` writes to `file`: it is opened by `writer`, or is `open`.
-fn write(case: Case, file: &Path, open: Option<&File>) {
-    let script = match case.how {
-        How::Write => "printf abc",
-        How::Append => "printf abc >&3",
-        // cat(1) of a pipe splices where it can; sendfile(2) of dd's would too.
-        How::Splice => "printf abc | cat",
-        How::Truncate => "printf abc",
+/// Tells this program that it is to splice, and where to: the file's path, or nothing for its input.
+const SPLICE_TO: &str = "SET_ID_SPLICE_TO";
+
+/// No test by itself: what [`How::Splice`] runs in a process of the writer.
+#[test]
+fn splice_what_is_asked_for() {
+    let Some(path) = std::env::var_os(SPLICE_TO) else {
+        return;
     };
-    let mut command = Command::new("sh");
-    let redirected = match case.how {
-        How::Append => format!("exec 3>>\"$0\"; {script}"),
-        How::Truncate => format!("{script} >\"$0\""),
-        How::Write | How::Splice => format!("{{ {script}; }} 1<>\"$0\""),
+    let opened = (!path.is_empty()).then(|| OpenOptions::new().write(true).open(path).unwrap());
+    let input = std::io::stdin();
+    let file = opened.as_ref().map_or(input.as_fd(), |file| file.as_fd());
+    let (from, mut to) = std::io::pipe().unwrap();
+    to.write_all(b"abc").unwrap();
+    let flags = rustix::pipe::SpliceFlags::empty();
+    assert_eq!(
+        rustix::pipe::splice(&from, None, file, None, 3, flags),
+        Ok(3)
+    );
+}
+
+/// A process of `writer` writes to `file`: it is opened by `writer`, or is `open`. `program` is this one,
+/// where everybody may run it.
+fn write(case: Case, program: &Path, file: &Path, open: Option<&File>) {
+    let mut command = match case.how {
+        How::Splice => {
+            let mut command = Command::new(program);
+            command.args(["--exact", "splice_what_is_asked_for"]);
+            command.env(SPLICE_TO, open.map_or(file.as_os_str(), |_| OsStr::new("")));
+            command.stdin(open.map_or(Stdio::null(), |open| open.try_clone().unwrap().into()));
+            command.stdout(Stdio::null());
+            command
+        }
+        How::Write | How::Append | How::Truncate => {
+            let to = match (open, case.how) {
+                (Some(_), _) => "",
+                (None, How::Append) => ">>\"$0\"",
+                (None, How::Truncate) => ">\"$0\"",
+                (None, _) => "1<>\"$0\"",
+            };
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("printf abc {to}")]).arg(file);
+            if let Some(open) = open {
+                command.stdout(open.try_clone().unwrap());
+            }
+            command
+        }
     };
-    match open {
-        Some(open) => {
-            let script = script.replace(" >&3", "");
-            command.arg("-c").arg(script);
-            command.stdout(Stdio::from(open.try_clone().unwrap()));
-        }
-        None => {
-            command.arg("-c").arg(redirected).arg(file);
-        }
-    }
     let status = command.uid(case.writer).gid(case.writer).status().unwrap();
     assert!(status.success(), "{case:?}");
 }
 
-/// Goes through `case` in `directory`; the mode that the file has then.
-fn mode_after(case: Case, directory: &Path, name: &str) -> (PathBuf, u32) {
-    let path = directory.join(name);
+/// Goes through `case` with `path`; the mode that the file has then.
+fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o777);
-    drop(options.open(&path).unwrap());
-    fs::set_permissions(&path, permissions(0o777)).unwrap();
+    drop(options.open(path).unwrap());
+    fs::set_permissions(path, permissions(0o777)).unwrap();
     let mut reader = None;
     let mut writer = None;
     match case.before {
         Before::Nothing => {}
-        Before::Read => drop(fs::read(&path).unwrap()),
-        Before::OpenForReading => reader = Some(File::open(&path).unwrap()),
+        Before::Read => drop(fs::read(path).unwrap()),
+        Before::OpenForReading => reader = Some(File::open(path).unwrap()),
         Before::OpenForWriting => {
-            writer = Some(OpenOptions::new().write(true).open(&path).unwrap());
+            writer = Some(OpenOptions::new().write(true).open(path).unwrap());
         }
     }
-    fs::set_permissions(&path, permissions(case.mode)).unwrap();
-    write(case, &path, writer.as_ref());
+    fs::set_permissions(path, permissions(case.mode)).unwrap();
+    write(case, program, path, writer.as_ref());
     drop((reader, writer));
-    let mode = fs::metadata(&path).unwrap().mode() & 0o7777;
-    (path, mode)
+    fs::metadata(path).unwrap().mode() & 0o7777
 }
 
 #[test]
 fn bits_are_those_of_the_native_file_system() {
     let native = tempfile::tempdir().unwrap();
     fs::set_permissions(native.path(), permissions(0o777)).unwrap();
+    let program = native.path().join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     each_preset(|mount| {
         for (number, case) in cases().into_iter().enumerate() {
             let name = number.to_string();
-            let (file, expected) = mode_after(case, native.path(), &name);
+            let file = native.path().join(&name);
+            let expected = mode_after(case, &program, &file);
             fs::remove_file(file).unwrap();
-            let (_, above) = mode_after(case, &mount.path(""), &name);
+            let above = mode_after(case, &program, &mount.path(&name));
             let below = fs::metadata(mount.below(&name)).unwrap().mode() & 0o7777;
             assert_eq!(
                 format!("{above:o} above, {below:o} below"),
