@@ -227,6 +227,17 @@ impl Backings {
         }
     }
 
+    /// Does `ask` while nobody has the inode open; it must wait for nothing.
+    pub(crate) fn unless_open<T>(&self, node: u64, ask: impl FnOnce() -> T) -> Option<T> {
+        let shard = self.shard(node)?;
+        let open = match shard.get(&node) {
+            None => false,
+            Some(Inode::Daemon { opens }) => *opens > 0,
+            Some(Inode::Kernel(registered)) => registered.opens > 0,
+        };
+        (!open).then(ask)
+    }
+
     /// Gives an inode back that nobody has open.
     pub(crate) fn forget(&self, node: u64) {
         if self.registered.load(Ordering::Acquire) > 0 {

@@ -189,12 +189,10 @@ impl StackFs {
             fd,
             flags: lower_flags,
         };
+        // Its attributes are cached: a mapping that is made of it changes one, for which the kernel asks again.
+        let entry = self.entry(&found);
         match self.opened(found.node, lower, flags, register) {
-            Ok(opened) => {
-                self.may_be_mapped(found.node, flags, &opened);
-                let entry = self.entry(&found);
-                Ok(Created { entry, opened })
-            }
+            Ok(opened) => Ok(Created { entry, opened }),
             Err(error) => {
                 self.nodes.forget(found.node, 1);
                 Err(error)

@@ -86,7 +86,7 @@ impl FileSystem for StackFs {
             self.readers.remove(node);
             self.on_demand_writers.remove(node);
             self.backings.forget(node);
-            self.mapped.remove(node);
+            self.mapped.forget(node);
             self.nodes.forget(node, forget.count);
         }
     }
@@ -157,8 +157,8 @@ impl FileSystem for StackFs {
         reply.complete(created);
     }
 
-    fn open(&self, cx: &Context<'_>, op: Open, reply: Reply<Opened>) {
-        let opened = self.do_open(cx, &op, &|file| reply.open_backing(file));
+    fn open(&self, _: &Context<'_>, op: Open, reply: Reply<Opened>) {
+        let opened = self.do_open(&op, &|file| reply.open_backing(file));
         reply.complete(opened);
     }
 
@@ -174,8 +174,8 @@ impl FileSystem for StackFs {
         reply.complete(self.do_flush(&op));
     }
 
-    fn release(&self, _: &Context<'_>, op: Release, reply: Reply<()>) {
-        reply.complete(self.do_release(&op));
+    fn release(&self, cx: &Context<'_>, op: Release, reply: Reply<()>) {
+        reply.complete(self.do_release(cx, &op));
     }
 
     fn fsync(&self, _: &Context<'_>, op: Fsync, reply: Reply<()>) {

@@ -33,6 +33,8 @@ pub(crate) struct OpenFile {
     writable: bool,
     /// Whether [`crate::backing::Backings`] counts this open.
     counted: bool,
+    /// Whether [`crate::mapped::Mapped`] does.
+    mappable: bool,
     /// Who took record locks through this handle.
     pub(crate) lock_owners: Mutex<Vec<u64>>,
 }
@@ -98,12 +100,7 @@ pub(crate) enum Need {
 }
 
 impl StackFs {
-    pub(crate) fn do_open(
-        &self,
-        cx: &Context<'_>,
-        op: &Open,
-        register: Register<'_>,
-    ) -> Result<Opened, Errno> {
+    pub(crate) fn do_open(&self, op: &Open, register: Register<'_>) -> Result<Opened, Errno> {
         if self.in_force().io == IoMode::Cached {
             // The kernel opens without asking from now on.
             return Err(Errno::NOSYS);
@@ -124,24 +121,7 @@ impl StackFs {
             Err(Errno::PERM) if flags.contains(OFlags::APPEND) => open(wanted | OFlags::APPEND),
             opened => opened,
         }?;
-        let opened = self.opened(op.node.0, lower, op.flags, register)?;
-        if self.may_be_mapped(op.node.0, op.flags, &opened) {
-            // What the kernel has of its attributes, it has for as long as it was told before.
-            let queued = cx.notifier().invalidate_inode(op.node, -1, 0);
-            if let Err(error) = queued {
-                tracing::warn!(
-                    "StackFS: attributes of inode {:#x} stay cached while it may be mapped: {error}",
-                    op.node.0
-                );
-            }
-        }
-        Ok(opened)
-    }
-
-    /// Notes what may be mapped for writing, past us; whether that is new.
-    pub(crate) fn may_be_mapped(&self, node: u64, flags: u32, opened: &Opened) -> bool {
-        let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
-        both && opened.flags.contains(OpenOutFlags::PASSTHROUGH) && self.mapped.insert(node)
+        self.opened(op.node.0, lower, op.flags, register)
     }
 
     /// Makes a handle of a file that was opened with the caller's `flags`.
@@ -188,6 +168,8 @@ impl StackFs {
         way: Option<Way>,
     ) -> Result<Opened, Errno> {
         let writable = is_writable(flags);
+        let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
+        let mappable = both && matches!(way, Some(Way::Kernel(_)));
         let file = OpenFile {
             fd,
             shared,
@@ -195,6 +177,7 @@ impl StackFs {
             node,
             writable,
             counted: way.is_some(),
+            mappable,
             lock_owners: Mutex::default(),
         };
         let handle = self.files.insert(file).inspect_err(|_| {
@@ -207,6 +190,9 @@ impl StackFs {
         })?;
         if writable && self.write_back() {
             self.writers.add(node);
+        }
+        if mappable {
+            self.mapped.opened(node);
         }
         Ok(self.treatment(node, handle, way))
     }
@@ -308,7 +294,7 @@ impl StackFs {
         Ok(())
     }
 
-    pub(crate) fn do_release(&self, op: &Release) -> Result<(), Errno> {
+    pub(crate) fn do_release(&self, cx: &Context<'_>, op: &Release) -> Result<(), Errno> {
         if op.handle.0 == 0 {
             return Ok(());
         }
@@ -335,9 +321,31 @@ impl StackFs {
                 owner,
             });
         }
+        let (node, mappable) = (file.node, file.mappable);
         drop(file);
         self.waiting.wake();
+        if self.mapped.closed(node, mappable) {
+            self.look_for_mappings(cx, node);
+        }
         Ok(())
+    }
+
+    /// Whether a mapping of the lower file outlives the last open of `node`. Attributes that the kernel
+    /// has may change then, and are not to be cached from now on.
+    fn look_for_mappings(&self, cx: &Context<'_>, node: u64) {
+        // Who opens it meanwhile is told no sooner than the lease is gone.
+        let asked = self.nodes.open(node, OFlags::RDONLY).and_then(|fd| {
+            let ask = || sys::is_open_for_writing(fd.as_fd());
+            self.backings.unless_open(node, ask).unwrap_or(Ok(true))
+        });
+        let mapped = asked.unwrap_or(true);
+        if self.mapped.settle(node, mapped)
+            && let Err(error) = cx.notifier().invalidate_inode(NodeId(node), -1, 0)
+        {
+            tracing::warn!(
+                "StackFS: attributes of inode {node:#x} stay cached while it may be mapped: {error}"
+            );
+        }
     }
 
     pub(crate) fn do_fsync(&self, op: &Fsync) -> Result<(), Errno> {

@@ -16,8 +16,9 @@ pub enum IoMode {
     #[default]
     Auto,
     /// The kernel reads and writes the lower file itself (Linux 6.9, `CAP_SYS_ADMIN`). A file that
-    /// cannot go so goes through the daemon. Excludes the write-back cache. Attributes of a file that
-    /// was opened for reading and writing are not cached: a mapping of it may change them unheard.
+    /// cannot go so goes through the daemon. Excludes the write-back cache. Attributes that are asked
+    /// for while a file is open for reading and writing, or mapped so, are not cached: what is written
+    /// to the mapping changes them unheard.
     Passthrough,
     /// Through the page cache and the daemon; opening and closing cost no request. What open(2)
     /// would refuse for the lower file alone (it is immutable, its file system read-only) is

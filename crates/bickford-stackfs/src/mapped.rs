@@ -4,15 +4,24 @@
 //! made of, and its RELEASE; neither the kernel's FUSE nor a request tells that it is there, or that it
 //! was written. It keeps the inode, though, so that FORGET tells that none is left.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 16;
 
-/// Node ids; bounded by the inodes that the kernel knows.
+#[derive(Default)]
+struct Noted {
+    /// Opens for reading and writing, without which there is no such mapping.
+    opens: usize,
+    /// One may be left of an open that has ended.
+    mapped: bool,
+}
+
+/// By node id; bounded by the inodes that the kernel knows.
 pub(crate) struct Mapped {
-    shards: [Mutex<HashSet<u64>>; SHARDS],
+    shards: [Mutex<HashMap<u64, Noted>>; SHARDS],
     /// Spares a look where there is none, as in most mounts.
     len: AtomicUsize,
 }
@@ -27,35 +36,73 @@ impl Default for Mapped {
 }
 
 impl Mapped {
-    fn shard(&self, node: u64) -> Option<MutexGuard<'_, HashSet<u64>>> {
+    fn shard(&self, node: u64) -> Option<MutexGuard<'_, HashMap<u64, Noted>>> {
         let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
         let shard = self.shards.get(mixed as usize % SHARDS)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes `node`; whether that is new.
-    pub(crate) fn insert(&self, node: u64) -> bool {
-        let new = self.shard(node).is_some_and(|mut shard| shard.insert(node));
-        if new {
-            self.len.fetch_add(1, Ordering::AcqRel);
+    /// What is noted of a node, where anything is of any.
+    fn some(&self, node: u64) -> Option<MutexGuard<'_, HashMap<u64, Noted>>> {
+        (self.len.load(Ordering::Acquire) > 0).then(|| self.shard(node))?
+    }
+
+    /// One more open for reading and writing.
+    pub(crate) fn opened(&self, node: u64) {
+        let Some(mut shard) = self.shard(node) else {
+            return;
+        };
+        match shard.entry(node) {
+            Entry::Occupied(mut noted) => noted.get_mut().opens += 1,
+            Entry::Vacant(place) => {
+                place.insert(Noted {
+                    opens: 1,
+                    mapped: false,
+                });
+                self.len.fetch_add(1, Ordering::AcqRel);
+            }
         }
-        new
+    }
+
+    /// An open has ended, for `both` or else for one of the two; whether only mappings can be left.
+    pub(crate) fn closed(&self, node: u64, both: bool) -> bool {
+        let shard = self.some(node);
+        shard.is_some_and(|mut shard| match shard.get_mut(&node) {
+            Some(noted) => {
+                noted.opens -= usize::from(both && noted.opens > 0);
+                noted.opens == 0
+            }
+            None => false,
+        })
+    }
+
+    /// Whether a mapping is left, as was found after the last open had ended; whether that is new.
+    pub(crate) fn settle(&self, node: u64, mapped: bool) -> bool {
+        let Some(mut shard) = self.some(node) else {
+            return false;
+        };
+        let Entry::Occupied(mut noted) = shard.entry(node) else {
+            return false;
+        };
+        if mapped {
+            return !std::mem::replace(&mut noted.get_mut().mapped, true);
+        }
+        if noted.get().opens == 0 {
+            noted.remove();
+            self.len.fetch_sub(1, Ordering::AcqRel);
+        }
+        false
     }
 
     /// The kernel knows `node` no longer.
-    pub(crate) fn remove(&self, node: u64) {
-        if self.len.load(Ordering::Acquire) > 0
-            && self
-                .shard(node)
-                .is_some_and(|mut shard| shard.remove(&node))
-        {
-            self.len.fetch_sub(1, Ordering::AcqRel);
-        }
+    pub(crate) fn forget(&self, node: u64) {
+        self.settle(node, false);
     }
 
+    /// Whether the node may be written through a mapping now.
     pub(crate) fn contains(&self, node: u64) -> bool {
-        self.len.load(Ordering::Acquire) > 0
-            && self.shard(node).is_some_and(|shard| shard.contains(&node))
+        self.some(node)
+            .is_some_and(|shard| shard.contains_key(&node))
     }
 }
 
@@ -64,13 +111,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inode_is_noted_until_it_is_forgotten() {
+    fn what_was_never_mapped_is_noted_while_it_is_open() {
         let mapped = Mapped::default();
-        assert!(mapped.insert(1) && !mapped.insert(1));
-        assert!(mapped.contains(1) && !mapped.contains(2));
-        mapped.remove(2);
-        mapped.remove(1);
-        assert!(!mapped.contains(1));
+        mapped.opened(1);
+        mapped.opened(1);
+        assert!(!mapped.closed(1, true) && mapped.contains(1) && !mapped.contains(2));
+        assert!(!mapped.closed(1, false), "one open is left");
+        assert!(mapped.closed(1, true));
+        assert!(!mapped.settle(1, false) && !mapped.contains(1));
+        assert!(!mapped.closed(1, false), "nothing to look for");
+        assert_eq!(mapped.len.into_inner(), 0);
+    }
+
+    #[test]
+    fn a_mapping_is_noted_until_none_is_found_or_the_inode_is_forgotten() {
+        let mapped = Mapped::default();
+        for node in [1, 2] {
+            mapped.opened(node);
+            assert!(mapped.closed(node, true));
+            assert!(mapped.settle(node, true), "new");
+            assert!(!mapped.settle(node, true), "known");
+            assert!(mapped.contains(node));
+        }
+        assert!(mapped.closed(1, false), "worth another look");
+        assert!(!mapped.settle(1, false) && !mapped.contains(1));
+        mapped.forget(2);
+        assert!(!mapped.contains(2));
         assert_eq!(mapped.len.into_inner(), 0);
     }
 }
