@@ -189,7 +189,7 @@ impl StackFs {
             fd,
             flags: lower_flags,
         };
-        // Its attributes are cached: a mapping that is made of it changes one, for which the kernel asks again.
+        // Before it counts as open: making a mapping invalidates what the kernel has of its times anyway.
         let entry = self.entry(&found);
         match self.opened(found.node, lower, flags, register) {
             Ok(opened) => Ok(Created { entry, opened }),
