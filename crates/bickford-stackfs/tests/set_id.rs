@@ -140,7 +140,9 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     fs::set_permissions(path, permissions(case.mode)).unwrap();
     write(case, program, path, writer.as_ref());
     drop((reader, writer));
-    fs::metadata(path).unwrap().mode() & 0o7777
+    let mode = fs::metadata(path).unwrap().mode() & 0o7777;
+    assert_eq!(fs::read(path).unwrap(), b"abc", "{case:?}");
+    mode
 }
 
 #[test]
