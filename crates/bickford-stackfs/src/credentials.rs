@@ -41,8 +41,19 @@ pub(crate) struct Acting<'a> {
 thread_local! {
     /// The umask of this thread once it has one of its own.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
-    /// Whether this thread has put `CAP_FSETID` aside.
-    static FSETID_ASIDE: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread has put `CAP_FSETID` aside, or the thread that started it had; not known
+    /// before it is asked for.
+    static FSETID_ASIDE: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+fn fsetid_is_aside() -> Result<bool, Errno> {
+    if let Some(known) = FSETID_ASIDE.get() {
+        return Ok(known);
+    }
+    let own = rustix::thread::capabilities(None)?;
+    let aside = !own.effective.contains(CapabilitySet::FSETID);
+    FSETID_ASIDE.set(Some(aside));
+    Ok(aside)
 }
 
 /// Keeps the set-group-id bit of a new object for a group that the maker is not in.
@@ -121,11 +132,11 @@ impl Identity {
     /// It lasts until [`Self::with_fsetid`]: each change copies and frees the thread's credentials,
     /// and most of what comes next does not depend on this one. What may, asks for it.
     fn without_fsetid(&self) -> Result<(), Errno> {
-        if !FSETID_ASIDE.get() && self.has(CapabilitySet::FSETID) {
+        if self.has(CapabilitySet::FSETID) && !fsetid_is_aside()? {
             let mut fewer = self.capabilities;
             fewer.effective.remove(CapabilitySet::FSETID);
             rustix::thread::set_capabilities(None, fewer)?;
-            FSETID_ASIDE.set(true);
+            FSETID_ASIDE.set(Some(true));
         }
         Ok(())
     }
@@ -133,7 +144,7 @@ impl Identity {
     /// Has the lower file system leave set-user-id and set-group-id bits alone, as far as this
     /// process may.
     pub(crate) fn with_fsetid(&self) -> Result<(), Errno> {
-        match FSETID_ASIDE.get() {
+        match fsetid_is_aside()? {
             true => self.all_capabilities(),
             false => Ok(()),
         }
@@ -141,7 +152,7 @@ impl Identity {
 
     fn all_capabilities(&self) -> Result<(), Errno> {
         rustix::thread::set_capabilities(None, self.capabilities)?;
-        FSETID_ASIDE.set(false);
+        FSETID_ASIDE.set(Some(false));
         Ok(())
     }
 
@@ -270,6 +281,22 @@ mod tests {
             identity.with_fsetid().unwrap();
             std::fs::write(&path, "3").unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o4755);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_was_started_without_fsetid_takes_it_back() {
+        as_root(|identity| {
+            identity.without_fsetid().unwrap();
+            let now = || rustix::thread::capabilities(None).unwrap();
+            std::thread::scope(|scope| {
+                let started = scope.spawn(|| {
+                    assert!(!now().effective.contains(CapabilitySet::FSETID));
+                    identity.with_fsetid().unwrap();
+                    now()
+                });
+                assert_eq!(started.join().unwrap(), identity.capabilities);
+            });
         });
     }
 
