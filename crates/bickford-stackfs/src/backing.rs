@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bickford::backing::Backing;
 use rustix::io::Errno;
 
-const SHARDS: usize = 16;
+use crate::sharded::Sharded;
+
 /// Inodes that nobody has open and that stay registered, so that opening them again is cheap. Each takes
 /// a descriptor, of those that a session makes room for when it starts.
 const IDLE_MAX: usize = 2048;
@@ -72,8 +73,8 @@ impl Idle {
 
 /// See the module.
 pub(crate) struct Backings {
-    shards: Vec<Mutex<HashMap<u64, Inode>>>,
-    /// Taken with a shard's lock, never the other way round.
+    inodes: Sharded<HashMap<u64, Inode>>,
+    /// Taken with a lock of `inodes`, never the other way round.
     idle: Mutex<Idle>,
     registered: AtomicUsize,
     limit: usize,
@@ -90,7 +91,7 @@ impl Backings {
     /// At most `limit` inodes at once; the others go through the daemon.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            inodes: Sharded::default(),
             idle: Mutex::default(),
             registered: AtomicUsize::new(0),
             limit,
@@ -99,15 +100,10 @@ impl Backings {
         }
     }
 
-    fn shard(&self, node: u64) -> Option<MutexGuard<'_, HashMap<u64, Inode>>> {
-        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-        self.shards.get(mixed as usize % SHARDS).map(lock)
-    }
-
     /// One more open for reading, if the inode is registered and a descriptor for it at hand.
     pub(crate) fn read_again(&self, node: u64) -> Option<(i32, Arc<OwnedFd>)> {
-        let mut shard = self.shard(node)?;
-        let Some(Inode::Kernel(registered)) = shard.get_mut(&node) else {
+        let mut inodes = self.inodes.of(node);
+        let Some(Inode::Kernel(registered)) = inodes.get_mut(&node) else {
             return None;
         };
         let reader = registered.reader.clone()?;
@@ -126,10 +122,8 @@ impl Backings {
     pub(crate) fn open(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Way {
         // The lock stays while the kernel notes the file, which waits for nothing: opens that come
         // at once must agree.
-        let Some(mut shard) = self.shard(node) else {
-            return Way::Daemon;
-        };
-        match shard.get_mut(&node) {
+        let mut inodes = self.inodes.of(node);
+        match inodes.get_mut(&node) {
             Some(Inode::Kernel(registered)) => {
                 self.opened(registered);
                 return Way::Kernel(registered.backing.id());
@@ -141,7 +135,7 @@ impl Backings {
             None => {}
         }
         let Some(backing) = self.register(node, file, register) else {
-            shard.insert(node, Inode::Daemon { opens: 1 });
+            inodes.insert(node, Inode::Daemon { opens: 1 });
             return Way::Daemon;
         };
         let id = backing.id();
@@ -152,7 +146,7 @@ impl Backings {
             idle: None,
             reader,
         };
-        shard.insert(node, Inode::Kernel(registered));
+        inodes.insert(node, Inode::Kernel(registered));
         Way::Kernel(id)
     }
 
@@ -188,10 +182,8 @@ impl Backings {
 
     /// One open less.
     pub(crate) fn close(&self, node: u64) {
-        let Some(mut shard) = self.shard(node) else {
-            return;
-        };
-        let evicted = match shard.get_mut(&node) {
+        let mut inodes = self.inodes.of(node);
+        let evicted = match inodes.get_mut(&node) {
             None => return,
             Some(Inode::Daemon { opens }) => {
                 *opens = opens.saturating_sub(1);
@@ -214,12 +206,12 @@ impl Backings {
         };
         match evicted {
             None => {
-                let removed = shard.remove(&node);
-                drop(shard);
+                let removed = inodes.remove(&node);
+                drop(inodes);
                 self.dropped(removed);
             }
             Some(evicted) => {
-                drop(shard);
+                drop(inodes);
                 if let Some((place, node)) = evicted {
                     self.evict(node, |registered| registered.idle == Some(place));
                 }
@@ -229,8 +221,8 @@ impl Backings {
 
     /// Does `ask` while nobody has the inode open; it must wait for nothing.
     pub(crate) fn unless_open<T>(&self, node: u64, ask: impl FnOnce() -> T) -> Option<T> {
-        let shard = self.shard(node)?;
-        let open = match shard.get(&node) {
+        let inodes = self.inodes.of(node);
+        let open = match inodes.get(&node) {
             None => false,
             Some(Inode::Daemon { opens }) => *opens > 0,
             Some(Inode::Kernel(registered)) => registered.opens > 0,
@@ -246,10 +238,8 @@ impl Backings {
     }
 
     fn evict(&self, node: u64, which: impl FnOnce(&Registered) -> bool) {
-        let Some(mut shard) = self.shard(node) else {
-            return;
-        };
-        let Some(Inode::Kernel(registered)) = shard.get_mut(&node) else {
+        let mut inodes = self.inodes.of(node);
+        let Some(Inode::Kernel(registered)) = inodes.get_mut(&node) else {
             return;
         };
         if registered.opens > 0 || !which(registered) {
@@ -258,8 +248,8 @@ impl Backings {
         if let Some(place) = registered.idle {
             lock(&self.idle).nodes.remove(&place);
         }
-        let removed = shard.remove(&node);
-        drop(shard);
+        let removed = inodes.remove(&node);
+        drop(inodes);
         self.dropped(removed);
     }
 
@@ -301,7 +291,7 @@ mod tests {
         assert!(backings.read_again(1).is_none());
         backings.close(1);
         backings.close(1);
-        assert!(backings.shard(1).unwrap().is_empty());
+        assert!(backings.inodes.of(1).is_empty());
         assert_eq!(backings.len(), 0);
     }
 

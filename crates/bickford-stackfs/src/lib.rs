@@ -39,6 +39,7 @@ mod mapped;
 mod metadata;
 mod node;
 mod presets;
+mod sharded;
 mod sys;
 mod writers;
 mod xattr;

@@ -6,16 +6,16 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::node::ProcFd;
+use crate::sharded::Sharded;
 use crate::sys::{self, RecordLock};
 
-const SHARDS: usize = 16;
 const UNLOCK: i16 = libc::F_UNLCK as i16;
 
 /// Whose locks, and on what.
@@ -32,7 +32,8 @@ struct Carrier {
 
 /// See the module.
 pub(crate) struct RecordLocks {
-    shards: Vec<Mutex<HashMap<Holder, Carrier>>>,
+    /// By the holder's inode: all holders of one are in one part.
+    carriers: Sharded<HashMap<Holder, Carrier>>,
     proc: ProcFd,
     count: AtomicUsize,
     limit: usize,
@@ -43,20 +44,10 @@ impl RecordLocks {
     pub(crate) fn new(limit: usize) -> Result<Self, Errno> {
         Ok(Self {
             proc: ProcFd::open()?,
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            carriers: Sharded::default(),
             count: AtomicUsize::new(0),
             limit,
         })
-    }
-
-    /// All holders of one inode share a shard.
-    fn shard(&self, node: u64) -> Result<MutexGuard<'_, HashMap<Holder, Carrier>>, Errno> {
-        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-        let shard = self
-            .shards
-            .get(mixed as usize % SHARDS)
-            .ok_or(Errno::NOLCK)?;
-        Ok(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes or gives up a lock without waiting; EAGAIN on a conflict, ENOLCK at the limit.
@@ -69,7 +60,8 @@ impl RecordLocks {
         opened: BorrowedFd<'_>,
     ) -> Result<(), Errno> {
         let known = self
-            .shard(holder.node)?
+            .carriers
+            .of(holder.node)
             .get(&holder)
             .map(|carrier| Arc::clone(&carrier.fd));
         let fd = match known {
@@ -102,12 +94,12 @@ impl RecordLocks {
                 return Err(error);
             }
         };
-        let mut shard = self.shard(holder.node)?;
-        if let Some(other) = shard.get(&holder) {
+        let mut carriers = self.carriers.of(holder.node);
+        if let Some(other) = carriers.get(&holder) {
             self.count.fetch_sub(1, Ordering::AcqRel);
             return Ok(Arc::clone(&other.fd));
         }
-        shard.insert(
+        carriers.insert(
             holder,
             Carrier {
                 fd: Arc::clone(&fd),
@@ -126,9 +118,9 @@ impl RecordLocks {
         opened: BorrowedFd<'_>,
     ) -> Result<Option<(RecordLock, u32)>, Errno> {
         let (own, others) = {
-            let shard = self.shard(holder.node)?;
-            let own = shard.get(&holder).map(|carrier| Arc::clone(&carrier.fd));
-            let others: Vec<u32> = shard
+            let carriers = self.carriers.of(holder.node);
+            let own = carriers.get(&holder).map(|carrier| Arc::clone(&carrier.fd));
+            let others: Vec<u32> = carriers
                 .iter()
                 .filter(|(other, _)| other.node == holder.node && **other != holder)
                 .map(|(_, carrier)| carrier.pid)
@@ -154,10 +146,7 @@ impl RecordLocks {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let removed = self
-            .shard(holder.node)
-            .ok()
-            .and_then(|mut shard| shard.remove(&holder));
+        let removed = self.carriers.of(holder.node).remove(&holder);
         if removed.is_some() {
             self.count.fetch_sub(1, Ordering::AcqRel);
         }

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-const SHARDS: usize = 16;
+use crate::sharded::Sharded;
 
 /// An inode and the flags that its file was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,11 +25,9 @@ struct Shared {
     opens: usize,
 }
 
-type Shard = HashMap<Key, Shared>;
-
 /// See the module.
 pub(crate) struct LowerFiles {
-    shards: Vec<Mutex<Shard>>,
+    files: Sharded<HashMap<Key, Shared>>,
     held: AtomicUsize,
     limit: usize,
 }
@@ -38,31 +36,25 @@ impl LowerFiles {
     /// Room for `limit` descriptors.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            files: Sharded::default(),
             held: AtomicUsize::new(0),
             limit,
         }
     }
 
-    fn shard(&self, node: u64) -> Option<MutexGuard<'_, Shard>> {
-        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-        let shard = self.shards.get(mixed as usize % SHARDS)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// The descriptor to use for one more open: another open's, or else `fd`. ENFILE at the limit.
     pub(crate) fn open(&self, key: Key, fd: OwnedFd) -> Result<Arc<OwnedFd>, Errno> {
-        let mut shard = self.shard(key.node).ok_or(Errno::NFILE)?;
-        if let Some(shared) = shard.get_mut(&key) {
+        let mut files = self.files.of(key.node);
+        if let Some(shared) = files.get_mut(&key) {
             shared.opens += 1;
             let shared = Arc::clone(&shared.fd);
             // `fd` is closed after the lock: closing can take the lower file system a while.
-            drop(shard);
+            drop(files);
             return Ok(shared);
         }
         if self.held.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.held.fetch_sub(1, Ordering::Relaxed);
-            drop(shard);
+            drop(files);
             return Err(Errno::NFILE);
         }
         let fd = Arc::new(fd);
@@ -70,7 +62,7 @@ impl LowerFiles {
             fd: Arc::clone(&fd),
             opens: 1,
         };
-        shard.insert(key, shared);
+        files.insert(key, shared);
         Ok(fd)
     }
 
@@ -79,23 +71,21 @@ impl LowerFiles {
         if self.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let shard = self.shard(node)?;
+        let files = self.files.of(node);
         let mut found = [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].into_iter();
-        found.find_map(|flags| Some(Arc::clone(&shard.get(&Key { node, flags })?.fd)))
+        found.find_map(|flags| Some(Arc::clone(&files.get(&Key { node, flags })?.fd)))
     }
 
     /// One open less.
     pub(crate) fn close(&self, key: Key) {
-        let Some(mut shard) = self.shard(key.node) else {
-            return;
-        };
-        let Some(shared) = shard.get_mut(&key) else {
+        let mut files = self.files.of(key.node);
+        let Some(shared) = files.get_mut(&key) else {
             return;
         };
         shared.opens = shared.opens.saturating_sub(1);
         if shared.opens == 0 {
-            let closed = shard.remove(&key);
-            drop(shard);
+            let closed = files.remove(&key);
+            drop(files);
             self.held.fetch_sub(1, Ordering::Relaxed);
             drop(closed);
         }

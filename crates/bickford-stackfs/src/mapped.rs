@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SHARDS: usize = 16;
+use crate::sharded::Sharded;
 
 #[derive(Default)]
 struct Noted {
@@ -20,39 +20,22 @@ struct Noted {
 }
 
 /// By node id; bounded by the inodes that the kernel knows.
+#[derive(Default)]
 pub(crate) struct Mapped {
-    shards: [Mutex<HashMap<u64, Noted>>; SHARDS],
+    nodes: Sharded<HashMap<u64, Noted>>,
     /// Spares a look where there is none, as in most mounts.
     len: AtomicUsize,
 }
 
-impl Default for Mapped {
-    fn default() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            len: AtomicUsize::new(0),
-        }
-    }
-}
-
 impl Mapped {
-    fn shard(&self, node: u64) -> Option<MutexGuard<'_, HashMap<u64, Noted>>> {
-        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-        let shard = self.shards.get(mixed as usize % SHARDS)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// What is noted of a node, where anything is of any.
     fn some(&self, node: u64) -> Option<MutexGuard<'_, HashMap<u64, Noted>>> {
-        (self.len.load(Ordering::Acquire) > 0).then(|| self.shard(node))?
+        (self.len.load(Ordering::Acquire) > 0).then(|| self.nodes.of(node))
     }
 
     /// One more open for reading and writing.
     pub(crate) fn opened(&self, node: u64) {
-        let Some(mut shard) = self.shard(node) else {
-            return;
-        };
-        match shard.entry(node) {
+        match self.nodes.of(node).entry(node) {
             Entry::Occupied(mut noted) => noted.get_mut().opens += 1,
             Entry::Vacant(place) => {
                 place.insert(Noted {
@@ -66,8 +49,8 @@ impl Mapped {
 
     /// An open has ended, for `both` or else for one of the two; whether only mappings can be left.
     pub(crate) fn closed(&self, node: u64, both: bool) -> bool {
-        let shard = self.some(node);
-        shard.is_some_and(|mut shard| match shard.get_mut(&node) {
+        let nodes = self.some(node);
+        nodes.is_some_and(|mut nodes| match nodes.get_mut(&node) {
             Some(noted) => {
                 noted.opens -= usize::from(both && noted.opens > 0);
                 noted.opens == 0
@@ -78,10 +61,10 @@ impl Mapped {
 
     /// Whether a mapping is left, as was found after the last open had ended; whether that is new.
     pub(crate) fn settle(&self, node: u64, mapped: bool) -> bool {
-        let Some(mut shard) = self.some(node) else {
+        let Some(mut nodes) = self.some(node) else {
             return false;
         };
-        let Entry::Occupied(mut noted) = shard.entry(node) else {
+        let Entry::Occupied(mut noted) = nodes.entry(node) else {
             return false;
         };
         if mapped {
@@ -102,7 +85,7 @@ impl Mapped {
     /// Whether the node may be written through a mapping now.
     pub(crate) fn contains(&self, node: u64) -> bool {
         self.some(node)
-            .is_some_and(|shard| shard.contains_key(&node))
+            .is_some_and(|nodes| nodes.contains_key(&node))
     }
 }
 

@@ -90,12 +90,17 @@ fn time_per_operation(native: &Cell<'_>, cell: &Cell<'_>) -> Option<String> {
     ))
 }
 
+/// Whether the kernel answers nearly all by itself.
+fn hardly_any(requests: &Requests, units: f64) -> bool {
+    (requests.total() as f64) < FEW * units
+}
+
 fn requests_per_operation(row: &Row, measured: &Measured, requests: &Requests) -> Option<String> {
     let (units, name) = unit(row, measured);
     if units <= 0.0 {
         return None;
     }
-    if requests.total() as f64 / units < FEW {
+    if hardly_any(requests, units) {
         return Some(format!(
             "Hardly any request reaches the daemon ({} for all {} {}): the kernel answers by itself.",
             requests.total(),
@@ -131,7 +136,7 @@ fn requests_per_operation(row: &Row, measured: &Measured, requests: &Requests) -
 fn stages(row: &Row, measured: &Measured, requests: &Requests) -> Option<String> {
     let count = requests.total();
     let (units, _) = unit(row, measured);
-    if count == 0 || (count as f64) < FEW * units {
+    if count == 0 || hardly_any(requests, units) {
         return None;
     }
     let mut sentences = Vec::new();

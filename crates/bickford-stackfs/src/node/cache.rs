@@ -3,19 +3,10 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const SHARDS: usize = 16;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn shard_of<T>(shards: &[T], id: u64) -> Option<&T> {
-    let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-    shards.get(mixed as usize % SHARDS)
-}
+use crate::sharded::{SHARDS, Sharded};
 
 struct Cached {
     fd: Arc<OwnedFd>,
@@ -59,7 +50,7 @@ impl CacheShard {
 
 /// A bounded cache of descriptors by node id.
 pub(crate) struct DescriptorCache {
-    shards: Vec<Mutex<CacheShard>>,
+    shards: Sharded<CacheShard>,
     shard_capacity: usize,
 }
 
@@ -67,13 +58,13 @@ impl DescriptorCache {
     /// Room for about `capacity` descriptors.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: Sharded::default(),
             shard_capacity: (capacity / SHARDS).max(1),
         }
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
-        let mut shard = lock(shard_of(&self.shards, id)?);
+        let mut shard = self.shards.of(id);
         let position = shard.position(id)?;
         let cached = shard.cached.get_mut(position)?;
         cached.used = true;
@@ -81,18 +72,13 @@ impl DescriptorCache {
     }
 
     pub(crate) fn insert(&self, id: u64, fd: Arc<OwnedFd>) {
-        if let Some(shard) = shard_of(&self.shards, id) {
-            // Closed after the lock: closing can take the lower file system a while.
-            let evicted = lock(shard).insert(id, fd, self.shard_capacity);
-            drop(evicted);
-        }
+        // Closed after the lock: closing can take the lower file system a while.
+        let evicted = self.shards.of(id).insert(id, fd, self.shard_capacity);
+        drop(evicted);
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        let Some(shard) = shard_of(&self.shards, id) else {
-            return;
-        };
-        let mut shard = lock(shard);
+        let mut shard = self.shards.of(id);
         if let Some(position) = shard.position(id) {
             shard.ids.swap_remove(position);
             let removed = shard.cached.swap_remove(position);
@@ -104,7 +90,7 @@ impl DescriptorCache {
 
 /// Descriptors that keep removed objects reachable until the kernel forgets them.
 pub(crate) struct Parked {
-    shards: Vec<Mutex<HashMap<u64, Arc<OwnedFd>>>>,
+    descriptors: Sharded<HashMap<u64, Arc<OwnedFd>>>,
     count: AtomicUsize,
     limit: AtomicUsize,
 }
@@ -112,7 +98,7 @@ pub(crate) struct Parked {
 impl Parked {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            descriptors: Sharded::default(),
             count: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
         }
@@ -126,23 +112,20 @@ impl Parked {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        lock(shard_of(&self.shards, id)?).get(&id).cloned()
+        self.descriptors.of(id).get(&id).cloned()
     }
 
     /// Keeps `fd` for the node; false at the limit, when the object lives only as long as
     /// somebody else has it open.
     pub(crate) fn park(&self, id: u64, fd: OwnedFd) -> bool {
-        let Some(shard) = shard_of(&self.shards, id) else {
-            return false;
-        };
-        let mut shard = lock(shard);
+        let mut descriptors = self.descriptors.of(id);
         if self.count.fetch_add(1, Ordering::AcqRel) >= self.limit.load(Ordering::Relaxed)
-            || shard.contains_key(&id)
+            || descriptors.contains_key(&id)
         {
             self.count.fetch_sub(1, Ordering::AcqRel);
             return false;
         }
-        shard.insert(id, Arc::new(fd));
+        descriptors.insert(id, Arc::new(fd));
         true
     }
 
@@ -150,10 +133,7 @@ impl Parked {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let Some(shard) = shard_of(&self.shards, id) else {
-            return;
-        };
-        let removed = lock(shard).remove(&id);
+        let removed = self.descriptors.of(id).remove(&id);
         if removed.is_some() {
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
