@@ -27,13 +27,15 @@ fn lower_error(name: &CStr, error: Errno) -> Errno {
     }
 }
 
-/// Reads what is `size` bytes at most, or only its length when that is zero.
+/// Reads what is `size` bytes at most, or only asks for its length when that is zero: rustix answers a
+/// read into no bytes with no bytes, whatever there is.
 fn fetch(
     size: u32,
-    mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+    length: impl FnOnce() -> Result<usize, Errno>,
+    read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<XattrAnswer, Errno> {
     if size == 0 {
-        let length = read(&mut [])?;
+        let length = length()?;
         return Ok(XattrAnswer::Length(
             u32::try_from(length).unwrap_or(u32::MAX),
         ));
@@ -64,14 +66,18 @@ impl StackFs {
         self.served()?;
         // The kernel asks for security.capability at the first write to a file, which is open then.
         let answer = if let Some(fd) = self.lower_files.any(op.node.0) {
-            fetch(op.size, |buffer| {
-                rustix::fs::fgetxattr(&fd, op.name, buffer)
-            })
+            fetch(
+                op.size,
+                || rustix::fs::fgetxattr_query(&fd, op.name),
+                |buffer| rustix::fs::fgetxattr(&fd, op.name, buffer),
+            )
         } else {
             let (_fd, path) = self.path_of(op.node)?;
-            fetch(op.size, |buffer| {
-                rustix::fs::getxattr(path.as_str(), op.name, buffer)
-            })
+            fetch(
+                op.size,
+                || rustix::fs::getxattr_query(path.as_str(), op.name),
+                |buffer| rustix::fs::getxattr(path.as_str(), op.name, buffer),
+            )
         };
         answer.map_err(|error| lower_error(op.name, error))
     }
@@ -99,9 +105,11 @@ impl StackFs {
         self.served()?;
         let (_fd, path) = self.path_of(op.node)?;
         if cx.uid() == 0 {
-            return fetch(op.size, |buffer| {
-                rustix::fs::listxattr(path.as_str(), buffer)
-            });
+            return fetch(
+                op.size,
+                || rustix::fs::listxattr_query(path.as_str()),
+                |buffer| rustix::fs::listxattr(path.as_str(), buffer),
+            );
         }
         // Only the privileged see trusted attributes, and that is what we are to the lower.
         let mut names = vec![0; XATTR_BYTES_MAX];
