@@ -52,7 +52,16 @@ impl StackFs {
             .transpose()?;
         let result = sys::ioctl_buffer(fd.as_fd(), op.command, &mut argument)?;
         let output = match changes {
-            true => Vec::new(),
+            true => {
+                // The kernel does not know that the command changes the time of last change.
+                if let Err(error) = cx.notifier().invalidate_inode(op.node, -1, 0) {
+                    tracing::warn!(
+                        "StackFS: attributes of inode {:#x} stay cached though flags have changed: {error}",
+                        op.node.0
+                    );
+                }
+                Vec::new()
+            }
             false => {
                 let length = (op.output_size as usize).min(ARGUMENT_BYTES);
                 argument.get(..length).unwrap_or_default().to_vec()
