@@ -1,6 +1,6 @@
 //! Open files: open, read, write and what else is done through a handle.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
@@ -9,7 +9,7 @@ use bickford::ops::{
     Payload, Read, Release, Write, Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
@@ -17,6 +17,7 @@ use crate::backing::{File, Register, Way};
 use crate::io_mode::IoMode;
 use crate::locks::Holder;
 use crate::lower_files::Key;
+use crate::mapped::Changed;
 use crate::node::ProcFd;
 use crate::sys;
 
@@ -86,6 +87,12 @@ pub(crate) fn lower_flags(flags: u32, write_back: bool) -> OFlags {
 
 fn is_writable(flags: u32) -> bool {
     OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
+}
+
+fn last_changed(fd: BorrowedFd<'_>) -> Option<Changed> {
+    let flags = AtFlags::EMPTY_PATH;
+    let statx = rustix::fs::statx(fd, c"", flags, StatxFlags::CTIME).ok()?;
+    Some((statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec))
 }
 
 fn errno(error: &std::io::Error) -> Errno {
@@ -170,6 +177,7 @@ impl StackFs {
         let writable = is_writable(flags);
         let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
         let mappable = both && matches!(way, Some(Way::Kernel(_)));
+        let changed = mappable.then(|| last_changed(fd.as_fd())).flatten();
         let file = OpenFile {
             fd,
             shared,
@@ -192,7 +200,7 @@ impl StackFs {
             self.writers.add(node);
         }
         if mappable {
-            self.mapped.opened(node);
+            self.mapped.opened(node, changed);
         }
         Ok(self.treatment(node, handle, way))
     }
@@ -330,20 +338,23 @@ impl StackFs {
         Ok(())
     }
 
-    /// Whether a mapping of the lower file outlives the last open of `node`. Attributes that the kernel
-    /// has may change then, and are not to be cached from now on.
+    /// Whether a mapping of the lower file outlives the last open of `node`: attributes are not to be cached
+    /// then. Those that the kernel has are wrong if the file has changed: it cannot tell by itself that a
+    /// mapping was written.
     fn look_for_mappings(&self, cx: &Context<'_>, node: u64) {
         // Who opens it meanwhile is told no sooner than the lease is gone.
         let asked = self.nodes.open(node, OFlags::RDONLY).and_then(|fd| {
             let ask = || sys::is_open_for_writing(fd.as_fd());
-            self.backings.unless_open(node, ask).unwrap_or(Ok(true))
+            let mapped = self.backings.unless_open(node, ask).unwrap_or(Ok(true))?;
+            // Last, so that what is mapped no longer is not written after it.
+            Ok((mapped, last_changed(fd.as_fd())))
         });
-        let mapped = asked.unwrap_or(true);
-        if self.mapped.settle(node, mapped)
+        let (mapped, changed) = asked.unwrap_or((true, None));
+        if self.mapped.settle(node, mapped, changed)
             && let Err(error) = cx.notifier().invalidate_inode(NodeId(node), -1, 0)
         {
             tracing::warn!(
-                "StackFS: attributes of inode {node:#x} stay cached while it may be mapped: {error}"
+                "StackFS: attributes of inode {node:#x} stay cached though it may have changed: {error}"
             );
         }
     }

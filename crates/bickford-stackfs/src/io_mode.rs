@@ -19,8 +19,8 @@ pub enum IoMode {
     /// cannot go so goes through the daemon. Excludes the write-back cache. Attributes that are asked
     /// for while a file is open for reading and writing, or mapped so, are not cached: what is written
     /// to the mapping changes them unheard. Those cached before go with the first stat(2) after the
-    /// mapping was made; until then statx(2) that does not ask for the time of last access, as of
-    /// ls(1), may tell an older time of modification.
+    /// mapping was made, or else when the file is closed; until then statx(2) that does not ask for the
+    /// time of last access, as of ls(1), may tell an older time of modification.
     Passthrough,
     /// Through the page cache and the daemon; opening and closing cost no request. What open(2)
     /// would refuse for the lower file alone (it is immutable, its file system read-only) is

@@ -11,12 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sharded::Sharded;
 
-#[derive(Default)]
+/// A file's time of last change (ctime): seconds and nanoseconds.
+pub(crate) type Changed = (i64, u32);
+
 struct Noted {
     /// Opens for reading and writing, without which there is no such mapping.
     opens: usize,
     /// One may be left of an open that has ended.
     mapped: bool,
+    /// Of what the kernel may have cached.
+    changed: Option<Changed>,
 }
 
 /// By node id; bounded by the inodes that the kernel knows.
@@ -33,14 +37,15 @@ impl Mapped {
         (self.len.load(Ordering::Acquire) > 0).then(|| self.nodes.of(node))
     }
 
-    /// One more open for reading and writing.
-    pub(crate) fn opened(&self, node: u64) {
+    /// One more open for reading and writing, of a file last changed as is said, where that is known.
+    pub(crate) fn opened(&self, node: u64, changed: Option<Changed>) {
         match self.nodes.of(node).entry(node) {
             Entry::Occupied(mut noted) => noted.get_mut().opens += 1,
             Entry::Vacant(place) => {
                 place.insert(Noted {
                     opens: 1,
                     mapped: false,
+                    changed,
                 });
                 self.len.fetch_add(1, Ordering::AcqRel);
             }
@@ -59,27 +64,30 @@ impl Mapped {
         })
     }
 
-    /// Whether a mapping is left, as was found after the last open had ended; whether that is new.
-    pub(crate) fn settle(&self, node: u64, mapped: bool) -> bool {
+    /// Whether a mapping is left, and when the file was last changed, as was found after the last open had
+    /// ended; whether attributes that the kernel cached before may be wrong now or later.
+    pub(crate) fn settle(&self, node: u64, mapped: bool, changed: Option<Changed>) -> bool {
         let Some(mut nodes) = self.some(node) else {
             return false;
         };
         let Entry::Occupied(mut noted) = nodes.entry(node) else {
             return false;
         };
+        let known = changed.is_some() && noted.get().changed == changed;
         if mapped {
-            return !std::mem::replace(&mut noted.get_mut().mapped, true);
+            noted.get_mut().changed = changed;
+            return !std::mem::replace(&mut noted.get_mut().mapped, true) || !known;
         }
         if noted.get().opens == 0 {
             noted.remove();
             self.len.fetch_sub(1, Ordering::AcqRel);
         }
-        false
+        !known
     }
 
     /// The kernel knows `node` no longer.
     pub(crate) fn forget(&self, node: u64) {
-        self.settle(node, false);
+        self.settle(node, false, None);
     }
 
     /// Whether the node may be written through a mapping now.
@@ -93,15 +101,19 @@ impl Mapped {
 mod tests {
     use super::*;
 
+    const EARLIER: Option<Changed> = Some((1, 0));
+    const LATER: Option<Changed> = Some((1, 1));
+
     #[test]
     fn what_was_never_mapped_is_noted_while_it_is_open() {
         let mapped = Mapped::default();
-        mapped.opened(1);
-        mapped.opened(1);
+        mapped.opened(1, EARLIER);
+        mapped.opened(1, LATER);
         assert!(!mapped.closed(1, true) && mapped.contains(1) && !mapped.contains(2));
         assert!(!mapped.closed(1, false), "one open is left");
         assert!(mapped.closed(1, true));
-        assert!(!mapped.settle(1, false) && !mapped.contains(1));
+        assert!(mapped.settle(1, false, LATER), "changed since the first");
+        assert!(!mapped.contains(1));
         assert!(!mapped.closed(1, false), "nothing to look for");
         assert_eq!(mapped.len.into_inner(), 0);
     }
@@ -110,16 +122,33 @@ mod tests {
     fn a_mapping_is_noted_until_none_is_found_or_the_inode_is_forgotten() {
         let mapped = Mapped::default();
         for node in [1, 2] {
-            mapped.opened(node);
+            mapped.opened(node, EARLIER);
             assert!(mapped.closed(node, true));
-            assert!(mapped.settle(node, true), "new");
-            assert!(!mapped.settle(node, true), "known");
+            assert!(mapped.settle(node, true, EARLIER), "new");
+            assert!(!mapped.settle(node, true, EARLIER), "known");
             assert!(mapped.contains(node));
         }
         assert!(mapped.closed(1, false), "worth another look");
-        assert!(!mapped.settle(1, false) && !mapped.contains(1));
+        assert!(!mapped.settle(1, false, EARLIER) && !mapped.contains(1));
         mapped.forget(2);
         assert!(!mapped.contains(2));
         assert_eq!(mapped.len.into_inner(), 0);
+    }
+
+    #[test]
+    fn cached_attributes_are_wrong_once_the_file_has_changed() {
+        for (before, after, wrong) in [
+            (EARLIER, EARLIER, false),
+            (EARLIER, LATER, true),
+            (None, LATER, true),
+            (None, None, true),
+        ] {
+            for left in [false, true] {
+                let mapped = Mapped::default();
+                mapped.opened(1, before);
+                assert!(mapped.closed(1, true));
+                assert_eq!(mapped.settle(1, left, after), wrong || left);
+            }
+        }
     }
 }

@@ -51,10 +51,25 @@ fn xattrs(top: &Path) -> Seen {
         seen,
         get("user.a", 10),
         get("user.a", 2),
-        get("user.a", 0),
         get("user.empty", 4)
     );
     saw!(seen, get("user.big", 4000).map(|value| value.len()));
+    // As getfattr(1), cp(1), rsync(1) and tar(1) ask first.
+    let length = |name| rustix::fs::getxattr_query(&path, name);
+    saw!(
+        seen,
+        length("user.a"),
+        length("user.empty"),
+        length("user.big"),
+        length("user.none"),
+        rustix::fs::listxattr_query(&path)
+    );
+    let open = File::open(&path).expect("open");
+    saw!(
+        seen,
+        rustix::fs::fgetxattr_query(&open, "user.a"),
+        rustix::fs::flistxattr_query(&open)
+    );
     let mut list = vec![0; 1000];
     let length = rustix::fs::listxattr(&path, &mut list).expect("list");
     let mut names: Vec<_> = list[..length]
@@ -74,6 +89,20 @@ fn xattrs(top: &Path) -> Seen {
     );
     let other = as_ordinary("getfattr", &["-n", "trusted.b"], &path);
     saw!(seen, other.0);
+    let copy = top.join("copy");
+    let copied = run(Command::new("cp").arg("-a").arg(&path).arg(&copy));
+    let dumped = run(Command::new("getfattr")
+        .args(["-d", "-m", "-", "-e", "hex", "copy"])
+        .current_dir(top));
+    saw!(
+        seen,
+        copied.status.code(),
+        dumped.status.code(),
+        dumped.output
+    );
+    // Only the privileged see trusted attributes.
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o666)).expect("chmod");
+    saw!(seen, as_ordinary("getfattr", &["-d", "-m", "-"], &copy).0);
     seen
 }
 
@@ -233,15 +262,31 @@ fn birth_time(top: &Path) -> Seen {
 
 fn flags(top: &Path) -> Seen {
     let mut seen = Seen::new();
-    let file = File::create(top.join("file")).expect("create");
-    let no_dump = || rustix::fs::ioctl_getflags(&file).map(|flags| flags.contains(IFlags::NODUMP));
-    saw!(seen, no_dump());
-    let set = rustix::fs::ioctl_getflags(&file).map(|flags| flags | IFlags::NODUMP);
-    saw!(
-        seen,
-        set.and_then(|flags| rustix::fs::ioctl_setflags(&file, flags)),
-        no_dump()
-    );
+    let directory = top.join("directory");
+    fs::create_dir(&directory).expect("directory");
+    // The write-back cache has the kernel keep the times of files: only a directory tells of its flags'.
+    let changed = || {
+        let stat = fs::metadata(&directory).expect("stat");
+        (stat.ctime(), stat.ctime_nsec())
+    };
+    for path in [top.join("file"), directory.clone()] {
+        let file = match path.exists() {
+            true => File::open(&path).expect("open"),
+            false => File::create(&path).expect("create"),
+        };
+        let no_dump =
+            || rustix::fs::ioctl_getflags(&file).map(|flags| flags.contains(IFlags::NODUMP));
+        saw!(seen, no_dump());
+        let set = rustix::fs::ioctl_getflags(&file).map(|flags| flags | IFlags::NODUMP);
+        let before = changed();
+        std::thread::sleep(Duration::from_millis(50));
+        saw!(
+            seen,
+            set.and_then(|flags| rustix::fs::ioctl_setflags(&file, flags)),
+            no_dump(),
+            changed() > before
+        );
+    }
     seen
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use bickford_conformance::{SharedMap, run};
 use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags, Timespec, Timestamps};
@@ -299,13 +300,14 @@ fn times_of_maps(top: &Path) -> Seen {
     let path = top.join("file");
     fs::write(&path, vec![1; 3 * PAGE]).expect("create");
     // As ls(1) asks, and as most programs do.
-    let some = || {
+    let asked = |path: &Path| {
         let (flags, mask) = (AtFlags::empty(), StatxFlags::MTIME | StatxFlags::SIZE);
-        let statx = rustix::fs::statx(rustix::fs::CWD, &path, flags, mask);
+        let statx = rustix::fs::statx(rustix::fs::CWD, path, flags, mask);
         statx.expect("statx").stx_mtime.tv_sec > LONG_AGO
     };
+    let some = || asked(&path);
     let all = || fs::metadata(&path).expect("stat").mtime() > LONG_AGO;
-    let age = || {
+    let age = |path: &Path| {
         let then = Timespec {
             tv_sec: LONG_AGO,
             tv_nsec: 0,
@@ -314,22 +316,22 @@ fn times_of_maps(top: &Path) -> Seen {
             last_access: then,
             last_modification: then,
         };
-        rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::empty()).expect("utimes");
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty()).expect("utimes");
     };
-    age();
+    let open = |path: &Path| {
+        let file = File::options().read(true).write(true).open(path);
+        file.expect("open")
+    };
+    age(&path);
     saw!(seen, some(), all());
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .expect("open");
+    let file = open(&path);
     let map = SharedMap::new(&file, 3 * PAGE).expect("map");
     let mut file = Some(file);
     for page in 0..3 {
         if page == 1 {
             drop(file.take());
         }
-        age();
+        age(&path);
         saw!(seen, some(), all());
         map.fill(page * PAGE, 3, 7);
         map.sync().expect("sync");
@@ -337,5 +339,24 @@ fn times_of_maps(top: &Path) -> Seen {
     }
     drop(map);
     saw!(seen, some(), all(), fs::read(&path).expect("read"));
+
+    // Nobody asks while it is open; and close(2) waits for no RELEASE.
+    let unseen = top.join("unseen");
+    fs::write(&unseen, vec![1; PAGE]).expect("create");
+    age(&unseen);
+    saw!(seen, asked(&unseen));
+    let file = open(&unseen);
+    let map = SharedMap::new(&file, PAGE).expect("map");
+    map.fill(0, 3, 7);
+    drop(map);
+    drop(file);
+    let told = (0..200).any(|_| {
+        let told = asked(&unseen);
+        if !told {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        told
+    });
+    saw!(seen, told);
     seen
 }
