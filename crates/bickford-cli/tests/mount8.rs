@@ -90,6 +90,39 @@ fn mount_finds_the_command() {
 }
 
 #[test]
+fn a_mount_gets_other_flags() {
+    let Some(place) = Place::new() else { return };
+    let helper = link(&place, "mount.fuse.bickford");
+    let call = |options: &str| {
+        let mut command = Command::new(&helper);
+        run(command
+            .args([place.source(), place.mountpoint()])
+            .args(["-o", options]))
+    };
+    assert_refused(&call("remount,ro"), 32, &["no FUSE mount"]);
+    assert_silent(&call("dev,noexec,allow_other,preset=opt"));
+    let options = || place.listed().unwrap().options;
+    assert_eq!(options(), "rw,nosuid,noexec,relatime");
+    // As mount(8) gives it, which knows the mount from mountinfo.
+    assert_silent(&call(
+        "ro,nosuid,remount,user_id=0,group_id=0,default_permissions,allow_other,preset=opt",
+    ));
+    assert_eq!(options(), "ro,nosuid,noexec,relatime");
+    let file = place.mountpoint().join("f");
+    let written = fs::write(&file, "x").unwrap_err();
+    assert_eq!(written.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_silent(&call("remount,rw,exec,suid,noatime"));
+    assert_eq!(options(), "rw,noatime");
+    let open = fs::File::options().write(true).open(&file).unwrap();
+    assert_refused(&call("remount,ro"), 32, &["open for writing"]);
+    drop(open);
+    assert_silent(&call("remount"));
+    assert_eq!(options(), "rw,noatime");
+    assert_refused(&call("remount,roo"), 32, &["'roo'"]);
+    assert_mounted(&place);
+}
+
+#[test]
 fn a_link_named_as_a_helper() {
     let Some(place) = Place::new() else { return };
     let helper = link(&place, "mount.fuse.bickford");

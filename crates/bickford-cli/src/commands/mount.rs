@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use bickford::MountedSession;
 use bickford::mount::{
-    MountGuard, MountOptions, OptionError, Unmount, Via, split_options, unknown,
+    GenericFlags, MountEntry, MountGuard, MountOptions, OptionError, Unmount, Via, remount,
+    split_options, unknown,
 };
 use bickford::trace::Snapshot;
 use bickford_layers::Summary;
@@ -26,6 +27,12 @@ use crate::signals::Signals;
 
 /// The type shown in /proc/mounts is `fuse.` and this.
 const SUBTYPE: &str = "bickford";
+
+/// The option of mount(8) that asks for other flags on the mount that is there.
+const REMOUNT: &str = "remount";
+
+/// What the kernel lists among a FUSE mount's options, besides those that can be given.
+const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd", "blksize"];
 
 /// Mount a directory through FUSE.
 ///
@@ -49,7 +56,8 @@ pub(crate) struct Arguments {
     /// Mount options as in mount.fuse3(8) and mount(8); NAME=VALUE also for the long flags here
     ///
     /// fsname, subtype, allow_other, allow_root, default_permissions, max_read, auto_unmount, ro, and the
-    /// flags common to all file systems. A comma in a value is written as '\,'.
+    /// flags common to all file systems. A comma in a value is written as '\,'. With remount those flags
+    /// are changed on the mount that is there, and nothing else is.
     #[arg(short = 'o', value_name = "OPT[,OPT]", action = clap::ArgAction::Append)]
     options: Vec<String>,
 
@@ -92,14 +100,50 @@ impl Arguments {
         Log::start(filter, self.log_file.as_deref(), daemon)
     }
 
+    fn split_options(&self) -> impl Iterator<Item = String> {
+        self.options.iter().flat_map(|text| split_options(text))
+    }
+
+    fn is_remount(&self) -> bool {
+        self.split_options().any(|option| option == REMOUNT)
+    }
+
+    /// Changes the flags of the mount that is there to those that are asked for.
+    fn remount(&self) -> Result<(), Failure> {
+        let entry = std::fs::canonicalize(&self.mountpoint).and_then(|path| MountEntry::at(&path));
+        let now = entry.ok().flatten().map(|entry| entry.flags());
+        // What mount(8) took from mountinfo comes back to us.
+        let kernel_says = |option: &String| {
+            let name = option.split('=').next();
+            name.is_some_and(|name| name == REMOUNT || KERNEL_OPTIONS.contains(&name))
+        };
+        let options = self.split_options().filter(|option| !kernel_says(option));
+        let start = MountOptions::new().flags(now.unwrap_or(GenericFlags::empty()));
+        let wanted = self.apply(options, start)?;
+        Ok(remount(&self.mountpoint, wanted.flags)?)
+    }
+
     /// The options of the mount, those that name flags of this command left out.
     fn mount_options(&self) -> Result<MountOptions, OptionError> {
+        let mut options = self.apply(self.split_options(), MountOptions::new())?;
+        let source = std::path::absolute(&self.source).unwrap_or_else(|_| self.source.clone());
+        options
+            .fsname
+            .get_or_insert_with(|| source.to_string_lossy().into_owned());
+        options.subtype.get_or_insert_with(|| SUBTYPE.to_owned());
+        Ok(options)
+    }
+
+    fn apply(
+        &self,
+        texts: impl Iterator<Item = String>,
+        mut options: MountOptions,
+    ) -> Result<MountOptions, OptionError> {
         let cli = Cli::command();
         let Some(mount) = cli.find_subcommand("mount") else {
-            return Ok(MountOptions::new());
+            return Ok(options);
         };
-        let mut options = MountOptions::new();
-        for option in self.options.iter().flat_map(|text| split_options(text)) {
+        for option in texts {
             if argv::own_flag(&option, mount).is_some() {
                 continue;
             }
@@ -111,18 +155,14 @@ impl Arguments {
                 other => other?,
             }
         }
-        let source = std::path::absolute(&self.source).unwrap_or_else(|_| self.source.clone());
-        options
-            .fsname
-            .get_or_insert_with(|| source.to_string_lossy().into_owned());
-        options.subtype.get_or_insert_with(|| SUBTYPE.to_owned());
         Ok(options)
     }
 }
 
 fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
-    let known = MountOptions::known_names().map(str::to_owned);
+    let known = MountOptions::known_names().chain([REMOUNT]);
     let known = known
+        .map(str::to_owned)
         .chain(argv::own_flags(mount).map(str::to_owned))
         .collect::<Vec<_>>();
     unknown(option, &known)
@@ -130,12 +170,19 @@ fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
 
 /// Says what is wrong with the arguments without mounting anything.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.is_remount() {
+        // What there is to check is the mount itself.
+        return Ok(());
+    }
     let options = arguments.mount_options()?;
     let backend = Backend::open(&arguments.source, &arguments.choices)?;
     backend.check_mount(&arguments.mountpoint, &options)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.is_remount() {
+        return arguments.remount().map(|()| ExitCode::SUCCESS);
+    }
     let Some(background) = Background::take()? else {
         if arguments.in_foreground() {
             let log = arguments.start_log(false)?;

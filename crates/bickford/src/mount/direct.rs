@@ -277,7 +277,7 @@ fn mount_by_mount(
     .map_err(failed)
 }
 
-fn legacy_flags(flags: GenericFlags) -> MountFlags {
+pub(super) fn legacy_flags(flags: GenericFlags) -> MountFlags {
     let map = [
         (GenericFlags::READ_ONLY, MountFlags::RDONLY),
         (GenericFlags::NO_SUID, MountFlags::NOSUID),

@@ -13,6 +13,7 @@ mod option_text;
 mod options;
 mod point;
 mod probe;
+mod remount;
 mod unmount;
 
 use std::ffi::CString;
@@ -32,6 +33,7 @@ pub use self::mountinfo::MountEntry;
 pub use self::option_text::{OptionError, escape_option, split_options, unknown};
 pub use self::options::{AccessPolicy, GenericFlags, MountOptions, RootKind};
 pub use self::probe::{KernelOffer, probe_kernel};
+pub use self::remount::remount;
 pub use self::unmount::{Unmount, UnmountError, abort, unmount};
 
 use self::direct::DirectError;
@@ -78,6 +80,12 @@ pub enum MountError {
         mountpoint: PathBuf,
         /// The reason.
         source: io::Error,
+    },
+    /// There is nothing to change the flags of.
+    #[error("remount {}: no FUSE mount is there; give the mount point of one, see findmnt -t fuse.bickford", .mountpoint.display())]
+    NotMounted {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
     },
     /// The kernel says EBUSY.
     #[error("mount {0}: busy: the same file system is mounted there, or the directory is being moved or removed; see findmnt {0}", .mountpoint.display())]

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use super::options::GenericFlags;
+
 /// One line of /proc/self/mountinfo, see proc_pid_mountinfo(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,6 +40,14 @@ impl MountEntry {
             || kind == "fuseblk"
             || kind.starts_with("fuse.")
             || kind.starts_with("fuseblk.")
+    }
+
+    /// The flags common to all file systems that are in force here, of the mount and of the file system.
+    pub fn flags(&self) -> GenericFlags {
+        let names = self.options.split(',').chain(self.super_options.split(','));
+        names
+            .filter_map(GenericFlags::set_by)
+            .fold(GenericFlags::empty(), GenericFlags::union)
     }
 
     /// Whether both lines say the same of id, device and place. All three may be used again by a later mount.

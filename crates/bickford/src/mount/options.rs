@@ -126,6 +126,13 @@ const FLAGS: &[FlagRow] = &[
     row("nosymfollow", NONE, GenericFlags::NO_SYMFOLLOW),
 ];
 
+impl GenericFlags {
+    /// What the option of this name switches on; `None` for any other option.
+    pub(super) fn set_by(name: &str) -> Option<Self> {
+        FLAGS.iter().find(|row| row.name == name).map(|row| row.set)
+    }
+}
+
 /// Options that mount(8), fstab(5) and systemd.mount(5) act on themselves; the program that mounts
 /// gets to see them and has nothing to do. `defaults` and `norelatime` ask for what the kernel does.
 const IGNORED: &[&str] = &[

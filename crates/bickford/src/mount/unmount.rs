@@ -138,7 +138,7 @@ pub fn abort(connection: u32) -> io::Result<()> {
 
 /// realpath(3) sends nothing to the file system mounted at the last component; where it fails, on the
 /// way through a dead mount, the path is taken as it was given.
-fn resolve(mountpoint: &Path) -> PathBuf {
+pub(super) fn resolve(mountpoint: &Path) -> PathBuf {
     fs::canonicalize(mountpoint)
         .or_else(|_| std::path::absolute(mountpoint))
         .map(|path| path.components().collect())
