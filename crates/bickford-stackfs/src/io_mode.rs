@@ -106,7 +106,7 @@ pub(crate) fn settle(
         }
         // A shared mapping needs the page cache all the same.
         IoMode::Direct => {
-            negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP);
+            negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP | InitFlags::ASYNC_DIO);
         }
         _ => {}
     }

@@ -1,9 +1,10 @@
-//! The home of `unsafe`: mapped files.
+//! The home of `unsafe`: mapped files, and writes by io_uring.
 
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -81,5 +82,33 @@ impl Drop for SharedMap {
         // SAFETY: exactly what was mapped; nobody borrows from it.
         let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.length) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Writes all of `bytes` at `offset` by io_uring: where the file system can, the calling thread is not
+/// what waits, as with io_submit(2).
+///
+/// # Errors
+/// As io_uring_setup(2) and write(2); `WriteZero` for fewer bytes.
+pub fn write_by_ring(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut ring = io_uring::IoUring::new(1)?;
+    let descriptor = io_uring::types::Fd(file.as_raw_fd());
+    let write = io_uring::opcode::Write::new(descriptor, bytes.as_ptr(), length).offset(offset);
+    // SAFETY: the bytes are borrowed until this function returns, which is after the write has ended.
+    unsafe { ring.submission().push(&write.build()) }.map_err(io::Error::other)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The kernel still has the bytes where it took them: they must not go.
+            Err(error) => panic!("io_uring_enter: {error}"),
+            Ok(_) => break,
+        }
+    }
+    let ended = ring.completion().next().map_or(0, |ended| ended.result());
+    match usize::try_from(ended) {
+        Ok(written) if written == bytes.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::from_raw_os_error(-ended)),
     }
 }

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bickford_conformance::{SharedMap, run};
+use bickford_conformance::{SharedMap, run, write_by_ring};
 use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags, Timespec, Timestamps};
 
 use super::{Check, Seen, saw};
@@ -20,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("appends", appends),
     ("notice", notice),
     ("maps-and-writes", maps_and_writes),
+    ("direct-writes-and-readers", direct_writes_and_readers),
     ("mixed-opens", mixed_opens),
     ("times-of-maps", times_of_maps),
 ];
@@ -248,6 +250,50 @@ fn maps_and_writes(top: &Path) -> Seen {
     );
     drop((map, file, direct));
     saw!(seen, runs(&fs::read(&path).expect("read")));
+    seen
+}
+
+/// Writes past the page cache that nobody waits for in write(2), while others fill the cache.
+fn direct_writes_and_readers(top: &Path) -> Seen {
+    const BLOCK: usize = 16 * PAGE;
+    const BLOCKS: usize = 16;
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, vec![0; BLOCKS * BLOCK]).expect("create");
+    let flags = i32::try_from(OFlags::DIRECT.bits()).expect("flag");
+    let direct = File::options()
+        .write(true)
+        .custom_flags(flags)
+        .open(&path)
+        .expect("open");
+    let done = AtomicBool::new(false);
+    let mut memory = vec![0; BLOCK + PAGE];
+    let start = memory.as_ptr().align_offset(PAGE);
+    let stale = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fs::read(&path).expect("read");
+            }
+        });
+        let file = File::open(&path).expect("open");
+        let mut stale = 0;
+        for round in 0..20 * BLOCKS {
+            let (offset, byte) = (round % BLOCKS * BLOCK, 1 + (round / BLOCKS) as u8);
+            let bytes = &mut memory[start..start + BLOCK];
+            bytes.fill(byte);
+            write_by_ring(&direct, bytes, offset as u64).expect("write");
+            let mut found = vec![0; BLOCK];
+            file.read_exact_at(&mut found, offset as u64).expect("read");
+            stale += found.iter().filter(|found| **found != byte).count() / PAGE;
+        }
+        done.store(true, Ordering::Relaxed);
+        reader.join().expect("reader");
+        stale
+    });
+    saw!(seen, stale);
+    let mut bytes = fs::read(&path).expect("read");
+    bytes.dedup();
+    saw!(seen, bytes);
     seen
 }
 

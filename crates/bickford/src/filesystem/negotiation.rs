@@ -24,6 +24,10 @@ pub const MAX_WRITE: u32 = 1 << 20;
 
 impl Negotiation {
     /// Flags that suit every file system; nothing here changes what its methods are asked.
+    ///
+    /// Not `ASYNC_DIO`: the kernel drops cached pages when a write past the cache ends, but not when one does
+    /// that nobody waits for in write(2) (io_submit(2), io_uring). What was read meanwhile would stay cached,
+    /// and be wrong. It suits files that are opened with `FOPEN_DIRECT_IO`.
     const DEFAULT: InitFlags = InitFlags::ASYNC_READ
         .union(InitFlags::BIG_WRITES)
         .union(InitFlags::MAX_PAGES)
@@ -33,7 +37,6 @@ impl Negotiation {
         .union(InitFlags::HAS_RESEND)
         .union(InitFlags::ATOMIC_O_TRUNC)
         .union(InitFlags::SPLICE_READ)
-        .union(InitFlags::ASYNC_DIO)
         .union(InitFlags::ABORT_ERROR)
         .union(InitFlags::CACHE_SYMLINKS)
         .union(InitFlags::SETXATTR_EXT)
