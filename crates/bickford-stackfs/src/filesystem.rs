@@ -166,8 +166,8 @@ impl FileSystem for StackFs {
         reply.complete(self.do_read(&op));
     }
 
-    fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        reply.complete(self.do_write(&op));
+    fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
+        reply.complete(self.do_write(cx, &op));
     }
 
     fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {

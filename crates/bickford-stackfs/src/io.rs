@@ -21,6 +21,8 @@ use crate::mapped::Changed;
 use crate::node::ProcFd;
 use crate::sys;
 
+const SET_ID: u32 = 0o6000;
+
 /// An open file.
 pub(crate) struct OpenFile {
     /// Shared with other opens of the inode.
@@ -177,6 +179,7 @@ impl StackFs {
         let writable = is_writable(flags);
         let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
         let mappable = both && matches!(way, Some(Way::Kernel(_)));
+        let append_only = shared.is_some_and(|key| key.flags.contains(OFlags::APPEND));
         let changed = mappable.then(|| last_changed(fd.as_fd())).flatten();
         let file = OpenFile {
             fd,
@@ -202,7 +205,13 @@ impl StackFs {
         if mappable {
             self.mapped.opened(node, changed);
         }
-        Ok(self.treatment(node, handle, way))
+        let mut opened = self.treatment(node, handle, way);
+        if append_only && self.write_back() {
+            // Pages are written back in any order, and whole.
+            opened.flags |= OpenOutFlags::DIRECT_IO;
+            opened.flags -= OpenOutFlags::KEEP_CACHE;
+        }
+        Ok(opened)
     }
 
     fn treatment(&self, node: u64, handle: u64, way: Option<Way>) -> Opened {
@@ -246,7 +255,13 @@ impl StackFs {
         if let Some(fd) = kept.get(node.0) {
             return Ok(fd);
         }
-        let fd = Arc::new(self.nodes.open(node.0, flags)?);
+        let opened = match self.nodes.open(node.0, flags) {
+            Err(Errno::PERM) if need == Need::Write => {
+                self.nodes.open(node.0, flags | OFlags::APPEND)
+            }
+            opened => opened,
+        };
+        let fd = Arc::new(opened?);
         kept.insert(node.0, Arc::clone(&fd));
         Ok(fd)
     }
@@ -260,19 +275,25 @@ impl StackFs {
         }))
     }
 
-    pub(crate) fn do_write(&self, op: &Write<'_>) -> Result<Written, Errno> {
+    pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>) -> Result<Written, Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
         let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
         self.identity.dropping_set_id(drops)?;
         let cached = op.write_flags.contains(WriteFlags::CACHE);
         let append = op.flags & OFlags::APPEND.bits() != 0 && !cached && !self.write_back();
+        // Past the cache the kernel leaves the bits to us, and goes on with the mode that it knows.
+        let unheard = drops && self.in_force().io == IoMode::Direct && has_set_id(&file)?;
         let written = match append {
             true => append_to(&file, op.data)?,
+            false if cached && is_append_only(&file)? => append_rest(&file, op.data, op.offset)?,
             false => op
                 .data
                 .write_to(&file, Some(op.offset))
                 .map_err(|e| errno(&e))?,
         };
+        if unheard {
+            forget_attributes(cx, op.node, "set-id bits were dropped");
+        }
         Ok(Written(u32::try_from(written).unwrap_or(u32::MAX)))
     }
 
@@ -350,11 +371,11 @@ impl StackFs {
             Ok((mapped, last_changed(fd.as_fd())))
         });
         let (mapped, changed) = asked.unwrap_or((true, None));
-        if self.mapped.settle(node, mapped, changed)
-            && let Err(error) = cx.notifier().invalidate_inode(NodeId(node), -1, 0)
-        {
-            tracing::warn!(
-                "StackFS: attributes of inode {node:#x} stay cached though it may have changed: {error}"
+        if self.mapped.settle(node, mapped, changed) {
+            forget_attributes(
+                cx,
+                NodeId(node),
+                "it may have been written through a mapping",
             );
         }
     }
@@ -447,8 +468,43 @@ fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
 }
 
 /// Appends wherever the lower file ends now, which others may have moved.
-fn append_to(file: &OwnedFd, data: Payload<'_>) -> Result<usize, Errno> {
+fn has_set_id(file: &OwnedFd) -> Result<bool, Errno> {
+    let flags = AtFlags::EMPTY_PATH;
+    let statx = rustix::fs::statx(file, c"", flags, StatxFlags::MODE)?;
+    Ok(u32::from(statx.stx_mode) & SET_ID != 0)
+}
+
+/// Has the kernel forget the attributes of an inode that have changed without its knowing.
+pub(crate) fn forget_attributes(cx: &Context<'_>, node: NodeId, why: &str) {
+    if let Err(error) = cx.notifier().invalidate_inode(node, -1, 0) {
+        tracing::warn!(
+            "StackFS: attributes of inode {:#x} stay cached though {why}: {error}",
+            node.0
+        );
+    }
+}
+
+/// Whether `file` could not be opened but for appending.
+fn is_append_only(file: &OwnedFd) -> Result<bool, Errno> {
+    Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND))
+}
+
+/// Writes back what an append-only file has not yet: a page of the cache is written whole. EPERM where
+/// bytes before it are still to come, which could not be written after it.
+fn append_rest(file: &OwnedFd, data: Payload<'_>, offset: u64) -> Result<usize, Errno> {
+    let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    let known = size.checked_sub(offset).ok_or(Errno::PERM)?;
     let bytes = data.bytes().map_err(|error| errno(&error))?;
+    let known = usize::try_from(known).map_or(bytes.len(), |known| known.min(bytes.len()));
+    let rest = bytes.get(known..).unwrap_or_default();
+    Ok(known + append(file, rest)?)
+}
+
+fn append_to(file: &OwnedFd, data: Payload<'_>) -> Result<usize, Errno> {
+    append(file, &data.bytes().map_err(|error| errno(&error))?)
+}
+
+fn append(file: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         let slices = [std::io::IoSlice::new(rest)];

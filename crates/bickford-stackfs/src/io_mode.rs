@@ -24,7 +24,8 @@ pub enum IoMode {
     Passthrough,
     /// Through the page cache and the daemon; opening and closing cost no request. What open(2)
     /// would refuse for the lower file alone (it is immutable, its file system read-only) is
-    /// refused by the first read or write instead.
+    /// refused by the first read or write instead. With the write-back cache what is appended to an
+    /// append-only file (chattr(1)) more than a page at a time may be refused so, too.
     Cached,
     /// Through the daemon without the page cache (`FOPEN_DIRECT_IO`).
     Direct,

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::StackFs;
 use crate::credentials::Caller;
-use crate::io::Need;
+use crate::io::{Need, forget_attributes};
 use crate::sys;
 
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -54,12 +54,7 @@ impl StackFs {
         let output = match changes {
             true => {
                 // The kernel does not know that the command changes the time of last change.
-                if let Err(error) = cx.notifier().invalidate_inode(op.node, -1, 0) {
-                    tracing::warn!(
-                        "StackFS: attributes of inode {:#x} stay cached though flags have changed: {error}",
-                        op.node.0
-                    );
-                }
+                forget_attributes(cx, op.node, "its flags have changed");
                 Vec::new()
             }
             false => {

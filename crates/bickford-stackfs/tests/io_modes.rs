@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 
+use rustix::fs::IFlags;
 use support::{Mount, can_mount, each_preset, permissions};
 
 /// What `auto` comes to for root.
@@ -216,6 +218,40 @@ fn without_extended_attributes_files_are_made_and_written() {
         assert!(write.uid(65534).gid(65534).status().unwrap().success());
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
     }
+}
+
+#[test]
+fn what_may_only_be_appended_to_grows() {
+    each_preset(|mount| {
+        let below = mount.below("log");
+        fs::write(&below, "old").unwrap();
+        let set = |on: bool| {
+            let file = File::open(&below).unwrap();
+            let flags = rustix::fs::ioctl_getflags(&file).unwrap();
+            let flags = match on {
+                true => flags | IFlags::APPEND,
+                false => flags - IFlags::APPEND,
+            };
+            rustix::fs::ioctl_setflags(&file, flags)
+        };
+        if set(true).is_err() {
+            eprintln!("left out: no append-only files in the temporary directory");
+            return;
+        }
+        let path = mount.path("log");
+        let append = |text: &str| -> std::io::Result<()> {
+            let mut file = OpenOptions::new().append(true).open(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        let appended = [append(" new"), append(" newer")];
+        let found = (fs::read(&path).unwrap(), fs::read(&below).unwrap());
+        // Before anything is asserted, so that the directory can be removed.
+        set(false).unwrap();
+        assert!(appended.iter().all(Result::is_ok), "{appended:?}");
+        let expected = b"old new newer".to_vec();
+        assert_eq!(found, (expected.clone(), expected));
+    });
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use support::{each_preset, permissions};
 
 /// What the file has been through when its bits are set.
@@ -140,7 +141,11 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     fs::set_permissions(path, permissions(case.mode)).unwrap();
     write(case, program, path, writer.as_ref());
     drop((reader, writer));
+    // Asked for alone: what has changed besides would have all be asked for.
+    let (flags, mask) = (AtFlags::empty(), StatxFlags::MODE);
+    let shown = rustix::fs::statx(CWD, path, flags, mask).unwrap().stx_mode;
     let mode = fs::metadata(path).unwrap().mode() & 0o7777;
+    assert_eq!(u32::from(shown) & 0o7777, mode, "{case:?}: the mode alone");
     assert_eq!(fs::read(path).unwrap(), b"abc", "{case:?}");
     mode
 }

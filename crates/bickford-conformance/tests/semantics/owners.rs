@@ -1,6 +1,7 @@
 //! Owners, modes, times, attributes, and what other users may do.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -20,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("times", times),
     ("statx", birth_time),
     ("flags", flags),
+    ("append-only", append_only),
     ("closed-directories", closed_directories),
     ("groups", groups),
     ("umask", umask),
@@ -287,6 +289,36 @@ fn flags(top: &Path) -> Seen {
             changed() > before
         );
     }
+    seen
+}
+
+/// A file that may only be appended to, as logs are kept.
+fn append_only(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "made").expect("write");
+    let set = |on: bool| {
+        let file = File::open(&path).expect("open");
+        let flags = rustix::fs::ioctl_getflags(&file).expect("flags");
+        let with = match on {
+            true => flags | IFlags::APPEND,
+            false => flags - IFlags::APPEND,
+        };
+        rustix::fs::ioctl_setflags(&file, with)
+    };
+    saw!(seen, set(true));
+    let append = |text: &str| {
+        let mut file = File::options().append(true).open(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    for text in [" grown", " and more", &"x".repeat(3000)] {
+        saw!(seen, append(text).ok(), fs::read_to_string(&path).ok());
+    }
+    let touch = |at: &[&str]| run(Command::new("touch").args(at).arg(&path)).status.code();
+    saw!(seen, touch(&[]), touch(&["-d", "2001-01-01"]));
+    // Until the flag is gone, so that the file can be removed.
+    saw!(seen, set(false), fs::read_to_string(&path).ok());
     seen
 }
 
