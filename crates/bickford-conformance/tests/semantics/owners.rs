@@ -15,6 +15,7 @@ use super::{Check, Seen, saw};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("xattrs", xattrs),
+    ("xattr-lengths", xattr_lengths),
     ("acls", acls),
     ("set-id-bits", set_id_bits),
     ("group-inheritance", group_inheritance),
@@ -56,22 +57,6 @@ fn xattrs(top: &Path) -> Seen {
         get("user.empty", 4)
     );
     saw!(seen, get("user.big", 4000).map(|value| value.len()));
-    // As getfattr(1), cp(1), rsync(1) and tar(1) ask first.
-    let length = |name| rustix::fs::getxattr_query(&path, name);
-    saw!(
-        seen,
-        length("user.a"),
-        length("user.empty"),
-        length("user.big"),
-        length("user.none"),
-        rustix::fs::listxattr_query(&path)
-    );
-    let open = File::open(&path).expect("open");
-    saw!(
-        seen,
-        rustix::fs::fgetxattr_query(&open, "user.a"),
-        rustix::fs::flistxattr_query(&open)
-    );
     let mut list = vec![0; 1000];
     let length = rustix::fs::listxattr(&path, &mut list).expect("list");
     let mut names: Vec<_> = list[..length]
@@ -91,6 +76,40 @@ fn xattrs(top: &Path) -> Seen {
     );
     let other = as_ordinary("getfattr", &["-n", "trusted.b"], &path);
     saw!(seen, other.0);
+    seen
+}
+
+/// The lengths of extended attributes, which getfattr(1), cp(1), rsync(1) and tar(1) ask for first.
+fn xattr_lengths(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "x").expect("write");
+    let big = [7; 3000];
+    let attributes: [(&str, &[u8]); 4] = [
+        ("user.a", b"value"),
+        ("user.empty", b""),
+        ("trusted.b", b"t"),
+        ("user.big", &big),
+    ];
+    for (name, value) in attributes {
+        saw!(
+            seen,
+            rustix::fs::setxattr(&path, name, value, XattrFlags::CREATE)
+        );
+    }
+    let file = File::open(&path).expect("open");
+    for name in ["user.a", "user.empty", "user.big", "user.none"] {
+        saw!(
+            seen,
+            rustix::fs::getxattr_query(&path, name),
+            rustix::fs::fgetxattr_query(&file, name)
+        );
+    }
+    saw!(
+        seen,
+        rustix::fs::listxattr_query(&path),
+        rustix::fs::flistxattr_query(&file)
+    );
     let copy = top.join("copy");
     let copied = run(Command::new("cp").arg("-a").arg(&path).arg(&copy));
     let dumped = run(Command::new("getfattr")

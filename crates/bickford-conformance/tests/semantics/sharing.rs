@@ -396,7 +396,7 @@ fn times_of_maps(top: &Path) -> Seen {
     map.fill(0, 3, 7);
     drop(map);
     drop(file);
-    let told = (0..200).any(|_| {
+    let told = (0..3000).any(|_| {
         let told = asked(&unseen);
         if !told {
             std::thread::sleep(Duration::from_millis(10));
