@@ -490,13 +490,26 @@ fn is_append_only(file: &OwnedFd) -> Result<bool, Errno> {
 }
 
 /// Writes back what an append-only file has not yet: a page of the cache is written whole. EPERM where
-/// bytes before it are still to come, which could not be written after it.
+/// it would change what is there, and where bytes before it are still to come: they could not follow.
 fn append_rest(file: &OwnedFd, data: Payload<'_>, offset: u64) -> Result<usize, Errno> {
     let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     let known = size.checked_sub(offset).ok_or(Errno::PERM)?;
     let bytes = data.bytes().map_err(|error| errno(&error))?;
     let known = usize::try_from(known).map_or(bytes.len(), |known| known.min(bytes.len()));
     let rest = bytes.get(known..).unwrap_or_default();
+    let mut there = vec![0; known];
+    let mut found = 0;
+    while let Some(place) = there.get_mut(found..).filter(|place| !place.is_empty()) {
+        match rustix::io::pread(file, place, offset + found as u64) {
+            Ok(0) => return Err(Errno::PERM),
+            Ok(count) => found += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if Some(there.as_slice()) != bytes.get(..known) {
+        return Err(Errno::PERM);
+    }
     Ok(known + append(file, rest)?)
 }
 
