@@ -9,7 +9,7 @@ use bickford::ops::{
     Payload, Read, Release, Write, Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
@@ -20,8 +20,6 @@ use crate::lower_files::Key;
 use crate::mapped::Changed;
 use crate::node::ProcFd;
 use crate::sys;
-
-const SET_ID: u32 = 0o6000;
 
 /// An open file.
 pub(crate) struct OpenFile {
@@ -92,9 +90,8 @@ fn is_writable(flags: u32) -> bool {
 }
 
 fn last_changed(fd: BorrowedFd<'_>) -> Option<Changed> {
-    let flags = AtFlags::EMPTY_PATH;
-    let statx = rustix::fs::statx(fd, c"", flags, StatxFlags::CTIME).ok()?;
-    Some((statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec))
+    let stat = rustix::fs::fstat(fd).ok()?;
+    Some((stat.st_ctime, stat.st_ctime_nsec))
 }
 
 fn errno(error: &std::io::Error) -> Errno {
@@ -469,9 +466,8 @@ fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
 
 /// Appends wherever the lower file ends now, which others may have moved.
 fn has_set_id(file: &OwnedFd) -> Result<bool, Errno> {
-    let flags = AtFlags::EMPTY_PATH;
-    let statx = rustix::fs::statx(file, c"", flags, StatxFlags::MODE)?;
-    Ok(u32::from(statx.stx_mode) & SET_ID != 0)
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
+    Ok(mode.intersects(Mode::SUID | Mode::SGID))
 }
 
 /// Has the kernel forget the attributes of an inode that have changed without its knowing.

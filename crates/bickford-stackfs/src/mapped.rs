@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::sharded::Sharded;
 
 /// A file's time of last change (ctime): seconds and nanoseconds.
-pub(crate) type Changed = (i64, u32);
+pub(crate) type Changed = (i64, u64);
 
 struct Noted {
     /// Opens for reading and writing, without which there is no such mapping.

@@ -90,6 +90,9 @@ impl Drop for SharedMap {
 ///
 /// # Errors
 /// As io_uring_setup(2) and write(2); `WriteZero` for fewer bytes.
+///
+/// # Panics
+/// When io_uring_enter(2) fails, since the kernel may have the bytes then.
 pub fn write_by_ring(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     let mut ring = io_uring::IoUring::new(1)?;
