@@ -142,6 +142,14 @@ pub(crate) struct Choices {
     #[arg(long)]
     pub(crate) no_permission_checks: bool,
 
+    /// Let file handles hold for good, as an export over NFS needs
+    ///
+    /// They then outlive what the kernel caches, and the mount. SOURCE must be on ext2, ext3 or ext4. An
+    /// NFS client that makes handles up reaches what is beside SOURCE on that file system, as with
+    /// an export of a directory without subtree_check. Not with --layer.
+    #[arg(long)]
+    pub(crate) nfs_export: bool,
+
     /// A layer over SOURCE, such as 'log:format=json'; may be given again, the first is outermost
     ///
     /// 'bickford layers' lists them with their options.
@@ -191,6 +199,12 @@ impl Backend {
         }
         settings.xattr = !choices.no_xattr;
         settings.permission_checks = !choices.no_permission_checks;
+        settings.nfs_export = choices.nfs_export;
+        if choices.nfs_export && !choices.layers.is_empty() {
+            return Err(Failure::new(
+                "--nfs-export: a layer has seen no name of what comes by a file handle; leave --nfs-export or --layer out",
+            ));
+        }
         let stackfs = StackFs::builder(source).settings(settings).build();
         let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
         let stackfs = Arc::new(stackfs);

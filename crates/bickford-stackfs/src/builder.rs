@@ -65,6 +65,11 @@ pub enum Error {
     /// Without the kernel's checks whoever gets at the mount may do all that this process may.
     #[error("no permission checks: {0}")]
     Shared(&'static str),
+    /// File handles would not hold.
+    #[error(
+        "serve {0:?} for NFS: node ids there are no file handles; it takes root, and ext2, ext3 or ext4"
+    )]
+    Export(PathBuf),
 }
 
 /// Makes a [`StackFs`].
@@ -120,7 +125,8 @@ impl Builder {
     /// Opens SOURCE.
     ///
     /// # Errors
-    /// When SOURCE is not a directory that can be read, or descriptors or /proc are missing.
+    /// When SOURCE is not a directory that can be read, descriptors or /proc are missing, or handles for
+    /// NFS are wanted and cannot be had.
     pub fn build(self) -> Result<StackFs, Error> {
         let descriptors = self.descriptors.unwrap_or_else(descriptor_limit);
         if descriptors < DESCRIPTORS_MIN {
@@ -132,11 +138,16 @@ impl Builder {
         };
         let root = open_source(&self.source).map_err(source)?;
         let magic = rustix::fs::fstatfs(&root).map_err(source)?.f_type as u32;
-        self.assemble(root, magic, descriptors)
+        let stackfs = self
+            .assemble(root, magic, descriptors)
             .map_err(|errno| Error::Prepare {
                 path: self.source.clone(),
                 errno,
-            })
+            })?;
+        if self.settings.nfs_export && !stackfs.nodes.are_handles() {
+            return Err(Error::Export(self.source));
+        }
+        Ok(stackfs)
     }
 
     fn assemble(&self, root: OwnedFd, magic: u32, descriptors: usize) -> Result<StackFs, Errno> {

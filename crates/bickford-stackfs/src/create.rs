@@ -26,10 +26,16 @@ fn caller(cx: &Context<'_>) -> Caller {
 
 impl StackFs {
     pub(crate) fn do_lookup(&self, op: &Lookup<'_>) -> Result<Entry, Errno> {
-        match self.nodes.lookup(op.parent.0, op.name) {
+        let (node, name) = (op.parent.0, op.name);
+        let found = match name.to_bytes() {
+            b"." if self.settings.nfs_export => self.nodes.again(node),
+            b".." if self.settings.nfs_export => self.nodes.parent(node),
+            _ => self.nodes.lookup(node, name),
+        };
+        match found {
             Ok(found) => Ok(self.entry(&found)),
             Err(Errno::NOENT) if !self.settings.negative_timeout.is_zero() => {
-                let valid = self.timeout(op.parent.0, self.settings.negative_timeout);
+                let valid = self.timeout(node, self.settings.negative_timeout);
                 Ok(Entry::negative(valid))
             }
             Err(error) => Err(error),

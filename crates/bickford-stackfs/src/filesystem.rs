@@ -44,6 +44,9 @@ impl FileSystem for StackFs {
             }
             negotiation.want(InitFlags::POSIX_ACL);
         }
+        if self.settings.nfs_export {
+            negotiation.want(InitFlags::EXPORT_SUPPORT);
+        }
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
         let privileged = self.identity.may_register();

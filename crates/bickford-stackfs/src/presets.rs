@@ -59,6 +59,7 @@ impl Preset {
             watch: false,
             xattr: true,
             permission_checks: true,
+            nfs_export: false,
             io: IoMode::Plain,
         };
         match self {
@@ -145,6 +146,11 @@ pub struct Settings {
     /// this process may, even with no capability. Only for mounts of root that are not shared
     /// ([`AccessPolicy::Owner`](bickford::mount::AccessPolicy::Owner)).
     pub permission_checks: bool,
+    /// Whether file handles (name_to_handle_at(2), and so NFS) hold when the kernel has dropped the
+    /// inode, and from one mount to the next (`FUSE_EXPORT_SUPPORT`). Only where node ids are file
+    /// handles: ext2, ext3 and ext4. Whoever can make up handles, as an NFS client can, then reaches
+    /// files beside SOURCE on its file system.
+    pub nfs_export: bool,
     /// How data travel.
     pub io: IoMode,
 }

@@ -1,6 +1,10 @@
-//! The home of `unsafe`: mapped files, and writes by io_uring.
+//! The home of `unsafe`: mapped files, writes by io_uring, and file handles.
 
 #![allow(unsafe_code)]
+
+mod handle;
+
+pub use handle::FileHandle;
 
 use std::fs::File;
 use std::io;

@@ -145,6 +145,11 @@ impl Nodes {
         &self.proc
     }
 
+    /// Whether the node ids of SOURCE's file system are file handles.
+    pub(crate) fn are_handles(&self) -> bool {
+        self.root_direct
+    }
+
     /// How nodes are told apart, for the line at start and the tests.
     pub(crate) fn identity(&self) -> &'static str {
         match (&self.mounts, self.root_direct) {
@@ -198,6 +203,47 @@ impl Nodes {
                 generation: 0,
                 statx,
             }))
+    }
+
+    /// The object of a node id that somebody kept while the kernel dropped it, counted. ESTALE where
+    /// it is gone, and for ids of the table, which mean nothing once they are forgotten.
+    pub(crate) fn again(&self, node: u64) -> Result<Found, Errno> {
+        if !mounts::is_direct(node) {
+            return Err(Errno::STALE);
+        }
+        // What opens may be a successor: ext4 takes a handle of generation 0 to mean any.
+        let object = self.object(node)?;
+        let found = self.enter_opened(object.as_fd())?;
+        if found.node != node || self.is_root(object.as_fd()) {
+            return Err(Errno::STALE);
+        }
+        Ok(found)
+    }
+
+    /// The parent of such a directory, counted. ESTALE at the top of the lower file system, to which
+    /// it leads only from beside SOURCE.
+    pub(crate) fn parent(&self, node: u64) -> Result<Found, Errno> {
+        let dir = self.directory(node)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::openat(&dir, c"..", flags, Mode::empty())?;
+        if self.is_root(parent.as_fd()) {
+            return Ok(Found {
+                node: ROOT,
+                generation: 0,
+                statx: statx_of(parent.as_fd())?,
+            });
+        }
+        let found = self.enter(parent)?;
+        if found.node == node {
+            self.forget(node, 1);
+            return Err(Errno::STALE);
+        }
+        Ok(found)
+    }
+
+    fn is_root(&self, fd: BorrowedFd<'_>) -> bool {
+        sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH)
+            .is_ok_and(|(handle, _)| self.node_of_handle(&handle) == Some(ROOT))
     }
 
     fn mount(&self, number: u16) -> Option<Arc<LowerMount>> {

@@ -190,7 +190,9 @@ impl Shard {
     }
 
     fn insert(&mut self, hash: u64, identity: Identity, hasher: &DefaultHashBuilder) -> (u32, u32) {
-        let (slot, generation) = self.place(identity);
+        // A file handle of an earlier mount must not mean a node of this one.
+        let first = hasher.hash_one(()) as u32;
+        let (slot, generation) = self.place(identity, first);
         let Self { chunks, index, .. } = self;
         index.insert_unique(hash, slot, |&slot| {
             chunks
@@ -201,7 +203,7 @@ impl Shard {
         (slot, generation)
     }
 
-    fn place(&mut self, identity: Identity) -> (u32, u32) {
+    fn place(&mut self, identity: Identity, first: u32) -> (u32, u32) {
         if let Some(slot) = self.free {
             let mut next_free = None;
             let mut generation = 0;
@@ -226,10 +228,10 @@ impl Shard {
             chunk.push(Entry {
                 identity,
                 lookups: 1,
-                generation: 0,
+                generation: first,
             });
         }
-        (slot, 0)
+        (slot, first)
     }
 
     fn remove(&mut self, slot: u32, hasher: &DefaultHashBuilder) -> Option<Identity> {
