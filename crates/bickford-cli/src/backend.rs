@@ -188,7 +188,11 @@ pub(crate) struct Serving {
 }
 
 impl Backend {
-    pub(crate) fn open(source: &Path, choices: &Choices) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        source: &Path,
+        choices: &Choices,
+        mount: &MountOptions,
+    ) -> Result<Self, Failure> {
         let preset = choices.preset.preset();
         let mut settings = preset.settings();
         if let Some(io) = choices.io {
@@ -205,7 +209,8 @@ impl Backend {
                 "--nfs-export: a layer has seen no name of what comes by a file handle; leave --nfs-export or --layer out",
             ));
         }
-        let stackfs = StackFs::builder(source).settings(settings).build();
+        let builder = StackFs::builder(source).settings(settings);
+        let stackfs = builder.mount_flags(mount.flags).build();
         let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
         let stackfs = Arc::new(stackfs);
         let (served, layers) =

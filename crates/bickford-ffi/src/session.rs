@@ -199,6 +199,7 @@ pub unsafe extern "C" fn bickford_stackfs_mount(
             .map_err(Failure::argument)?;
         let stackfs = StackFs::builder(source)
             .settings(settings)
+            .mount_flags(options.mount.flags)
             .build()
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
         let stackfs = Arc::new(stackfs);

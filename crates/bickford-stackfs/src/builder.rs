@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use bickford::mount::GenericFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
@@ -36,6 +37,10 @@ const REPORT_ON_CLOSE: [u32; 6] = [
     0x0102_1997,
     0x00c3_6400,
 ];
+
+const ACCESS_TIMES: GenericFlags = GenericFlags::NO_ATIME
+    .union(GenericFlags::NO_DIR_ATIME)
+    .union(GenericFlags::STRICT_ATIME);
 
 const OVERLAY_MAGIC: u32 = 0x794c_7630;
 
@@ -79,6 +84,7 @@ pub struct Builder {
     settings: Settings,
     descriptors: Option<usize>,
     handles: bool,
+    flags: GenericFlags,
 }
 
 impl StackFs {
@@ -89,6 +95,7 @@ impl StackFs {
             settings: Preset::default().settings(),
             descriptors: None,
             handles: true,
+            flags: GenericFlags::empty(),
         }
     }
 }
@@ -122,6 +129,15 @@ impl Builder {
         self
     }
 
+    /// The flags that it is to be mounted with. Times of last access are kept in SOURCE; with
+    /// `noatime`, `nodiratime` or `strictatime` they are kept there as that says, as far as it goes
+    /// through the mount. Needs `CAP_SYS_ADMIN`; otherwise this is logged, and SOURCE's mount counts.
+    #[must_use]
+    pub fn mount_flags(mut self, flags: GenericFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+
     /// Opens SOURCE.
     ///
     /// # Errors
@@ -136,7 +152,7 @@ impl Builder {
             path: self.source.clone(),
             errno,
         };
-        let root = open_source(&self.source).map_err(source)?;
+        let root = open_source(&self.source, self.flags).map_err(source)?;
         let magic = rustix::fs::fstatfs(&root).map_err(source)?.f_type as u32;
         let stackfs = self
             .assemble(root, magic, descriptors)
@@ -195,11 +211,22 @@ fn descriptor_limit() -> usize {
 }
 
 /// SOURCE open for reading, in a copy of its mounts that is ours alone where that can be had.
-fn open_source(path: &Path) -> Result<OwnedFd, Errno> {
+fn open_source(path: &Path, mount: GenericFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let shared = rustix::fs::open(path, flags, Mode::empty())?;
-    let own = sys::detach_tree(shared.as_fd())
-        .and_then(|tree| rustix::fs::openat(&tree, c".", flags, Mode::empty()));
+    let tree = sys::detach_tree(shared.as_fd());
+    let kept = match &tree {
+        Ok(tree) => sys::set_access_times(tree.as_fd(), mount),
+        Err(_) if !mount.intersects(ACCESS_TIMES) => Ok(()),
+        Err(error) => Err(*error),
+    };
+    if let Err(error) = kept {
+        tracing::warn!(
+            "StackFS: times of last access are kept as the mount of {path:?} has it, not as this mount says: \
+             {error}; root is needed"
+        );
+    }
+    let own = tree.and_then(|tree| rustix::fs::openat(&tree, c".", flags, Mode::empty()));
     Ok(own.unwrap_or_else(|errno| {
         tracing::debug!("StackFS: no private copy of the mounts of {path:?}: {errno}");
         shared

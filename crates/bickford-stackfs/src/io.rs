@@ -77,7 +77,7 @@ pub(crate) struct Lower {
 /// the kernel's; here it would only demand aligned buffers. `O_APPEND` comes with each write.
 pub(crate) fn lower_flags(flags: u32, write_back: bool) -> OFlags {
     let flags = OFlags::from_bits_retain(flags);
-    let kept = flags & (OFlags::RWMODE | OFlags::SYNC | OFlags::DSYNC);
+    let kept = flags & (OFlags::RWMODE | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME);
     // A partial page that is written back is read first.
     if write_back && kept & OFlags::RWMODE == OFlags::WRONLY {
         return kept.difference(OFlags::RWMODE) | OFlags::RDWR;
@@ -117,16 +117,22 @@ impl StackFs {
         {
             return self.handle(op.node.0, (fd, None), op.flags, Some(Way::Kernel(id)));
         }
-        let wanted = lower_flags(op.flags, self.write_back());
+        let mut wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
             let fd = self.nodes.open(op.node.0, flags)?;
             Ok(Lower { fd, flags })
         };
-        let lower = match open(wanted) {
-            // A file that is append-only refuses to be opened otherwise.
-            Err(Errno::PERM) if flags.contains(OFlags::APPEND) => open(wanted | OFlags::APPEND),
-            opened => opened,
-        }?;
+        let mut lower = open(wanted);
+        // Only a file's owner may ask for it, and who serves may be another.
+        if matches!(lower, Err(Errno::PERM)) && wanted.contains(OFlags::NOATIME) {
+            wanted.remove(OFlags::NOATIME);
+            lower = open(wanted);
+        }
+        // A file that is append-only refuses to be opened otherwise.
+        if matches!(lower, Err(Errno::PERM)) && flags.contains(OFlags::APPEND) {
+            lower = open(wanted | OFlags::APPEND);
+        }
+        let lower = lower?;
         self.opened(op.node.0, lower, op.flags, register)
     }
 

@@ -21,6 +21,7 @@ use crate::sys::RecordLock;
 
 /// Callers that wait at most; further ones get ENOLCK.
 const WAITING_MAX: usize = 4096;
+const CIRCLE_MAX: usize = 10;
 const RETRY_MIN: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_millis(50);
 
@@ -99,6 +100,24 @@ impl Attempt {
         })
     }
 
+    /// Whose record lock it is.
+    fn owner(&self) -> Option<u64> {
+        match self {
+            Self::Record { holder, .. } => Some(holder.owner),
+            Self::Flock { .. } => None,
+        }
+    }
+
+    /// Which caller of the mount holds the record lock in the way.
+    fn waits_for(&self, locks: &RecordLocks) -> Option<u64> {
+        match self {
+            Self::Record {
+                holder, lock, fd, ..
+            } => locks.get(*holder, *lock, fd.as_fd()).ok()??.owner,
+            Self::Flock { .. } => None,
+        }
+    }
+
     fn run(&self, locks: &RecordLocks) -> Result<(), Errno> {
         match self {
             Self::Record {
@@ -116,6 +135,33 @@ struct Waiting {
     attempt: Attempt,
     interrupt: Arc<Interrupt>,
     reply: Reply<()>,
+    /// It has not been tried since it waits.
+    fresh: bool,
+}
+
+/// Whether `new` waits for somebody who waits, and so on, for its own owner. As far as the kernel
+/// looks (`MAX_DEADLK_ITERATIONS`).
+fn is_circle(waiting: &[Waiting], locks: &RecordLocks, new: &Attempt) -> bool {
+    let Some(first) = new.owner() else {
+        return false;
+    };
+    let mut attempt = new;
+    for _ in 0..CIRCLE_MAX {
+        let Some(owner) = attempt.waits_for(locks) else {
+            return false;
+        };
+        if owner == first {
+            return true;
+        }
+        let next = waiting
+            .iter()
+            .find(|one| one.attempt.owner() == Some(owner));
+        match next {
+            Some(next) => attempt = &next.attempt,
+            None => return false,
+        }
+    }
+    false
 }
 
 #[derive(Default)]
@@ -222,15 +268,30 @@ impl WaitingLocks {
                 queue.stirred = false;
                 (std::mem::take(&mut queue.waiting), queue.ended)
             };
-            let kept: Vec<Waiting> = batch
+            let mut kept: Vec<Waiting> = batch
                 .into_iter()
                 .filter_map(|waiting| self.attempt(waiting, ended))
                 .collect();
+            self.refuse_circles(&mut kept);
             let mut queue = self.queue();
             queue.waiting.extend(kept);
             if queue.waiting.is_empty() {
                 queue.running = false;
                 return;
+            }
+        }
+    }
+
+    /// EDEADLK to whoever came last to wait in a circle. One closes only when somebody begins to wait.
+    fn refuse_circles(&self, waiting: &mut Vec<Waiting>) {
+        while let Some(place) = waiting.iter().position(|one| one.fresh) {
+            let mut fresh = waiting.swap_remove(place);
+            if is_circle(waiting, &self.locks, &fresh.attempt) {
+                self.count.fetch_sub(1, Ordering::SeqCst);
+                fresh.reply.error(Errno::DEADLK);
+            } else {
+                fresh.fresh = false;
+                waiting.push(fresh);
             }
         }
     }
@@ -259,7 +320,7 @@ impl StackFs {
             owner: op.owner.0,
         };
         let found = self.locks.get(holder, record(&op.lock)?, file.fd.as_fd())?;
-        Ok(found.map_or_else(Lock::none, |(lock, pid)| answer(lock, pid)))
+        Ok(found.map_or_else(Lock::none, |found| answer(found.lock, found.pid)))
     }
 
     pub(crate) fn do_setlk(&self, cx: &Context<'_>, op: &Setlk, reply: Reply<()>) {
@@ -283,6 +344,7 @@ impl StackFs {
                     attempt,
                     interrupt: cx.interrupt(),
                     reply,
+                    fresh: true,
                 });
             }
             result => {

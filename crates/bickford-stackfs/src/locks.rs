@@ -30,6 +30,16 @@ struct Carrier {
     pid: u32,
 }
 
+/// A lock in the way of another.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    pub(crate) lock: RecordLock,
+    /// The process that holds it; 0 when that cannot be said.
+    pub(crate) pid: u32,
+    /// Its owner, where that is a caller of the mount.
+    pub(crate) owner: Option<u64>,
+}
+
 /// See the module.
 pub(crate) struct RecordLocks {
     /// By the holder's inode: all holders of one are in one part.
@@ -109,36 +119,57 @@ impl RecordLocks {
         Ok(fd)
     }
 
-    /// The first lock in the way of `lock`, with the process that holds it: 0 when that cannot be
-    /// said.
+    /// The first lock in the way of `lock`.
     pub(crate) fn get(
         &self,
         holder: Holder,
         lock: RecordLock,
         opened: BorrowedFd<'_>,
-    ) -> Result<Option<(RecordLock, u32)>, Errno> {
-        let (own, others) = {
-            let carriers = self.carriers.of(holder.node);
-            let own = carriers.get(&holder).map(|carrier| Arc::clone(&carrier.fd));
-            let others: Vec<u32> = carriers
-                .iter()
-                .filter(|(other, _)| other.node == holder.node && **other != holder)
-                .map(|(_, carrier)| carrier.pid)
-                .collect();
-            (own, others)
-        };
+    ) -> Result<Option<Conflict>, Errno> {
+        let own = self
+            .carriers
+            .of(holder.node)
+            .get(&holder)
+            .map(|carrier| Arc::clone(&carrier.fd));
         let found = match &own {
             Some(fd) => sys::get_record_lock(fd.as_fd(), lock)?,
             None => sys::get_record_lock(opened, lock)?,
         };
-        // A lock of an open file description names no process; with one other holder it is its.
-        Ok(found.map(
-            |(lock, pid)| match (u32::try_from(pid), others.as_slice()) {
-                (Ok(pid), _) => (lock, pid),
-                (Err(_), [pid]) => (lock, *pid),
-                (Err(_), _) => (lock, 0),
+        let Some((lock, pid)) = found else {
+            return Ok(None);
+        };
+        // A lock of an open file description names no process.
+        let Ok(pid) = u32::try_from(pid) else {
+            return Ok(Some(self.held(holder, lock)));
+        };
+        let owner = None;
+        Ok(Some(Conflict { lock, pid, owner }))
+    }
+
+    /// Who else than `holder` holds `lock`.
+    fn held(&self, holder: Holder, lock: RecordLock) -> Conflict {
+        let others: Vec<_> = {
+            let carriers = self.carriers.of(holder.node);
+            let others = carriers
+                .iter()
+                .filter(|(other, _)| other.node == holder.node && **other != holder);
+            others
+                .map(|(other, carrier)| (other.owner, carrier.pid, Arc::clone(&carrier.fd)))
+                .collect()
+        };
+        let holds = |fd: &Arc<OwnedFd>| sys::holds_record_lock(fd.as_fd(), lock);
+        match others.into_iter().find(|(_, _, fd)| holds(fd)) {
+            Some((owner, pid, _)) => Conflict {
+                lock,
+                pid,
+                owner: Some(owner),
             },
-        ))
+            None => Conflict {
+                lock,
+                pid: 0,
+                owner: None,
+            },
+        }
     }
 
     /// Gives up every lock of a holder; true if there was any to give up.
@@ -158,6 +189,7 @@ impl RecordLocks {
 mod tests {
     use super::*;
 
+    const READ: i16 = libc::F_RDLCK as i16;
     const WRITE: i16 = libc::F_WRLCK as i16;
     const ONE: Holder = Holder { node: 7, owner: 1 };
     const TWO: Holder = Holder { node: 7, owner: 2 };
@@ -179,8 +211,19 @@ mod tests {
         set(ONE, 100, range(WRITE, 5, 10)).unwrap();
         assert_eq!(set(TWO, 200, range(WRITE, 9, 1)), Err(Errno::AGAIN));
         set(TWO, 200, range(WRITE, 20, 1)).unwrap();
-        let found = locks.get(TWO, range(WRITE, 0, 0), file.as_fd()).unwrap();
-        assert_eq!(found, Some((range(WRITE, 0, 15), 100)));
+        let get = |lock| locks.get(TWO, lock, file.as_fd()).unwrap();
+        let found = |lock, pid, owner| {
+            let owner = Some(owner);
+            Some(Conflict { lock, pid, owner })
+        };
+        assert_eq!(get(range(WRITE, 0, 0)), found(range(WRITE, 0, 15), 100, 1));
+        let three = Holder { node: 7, owner: 3 };
+        set(three, 300, range(READ, 30, 0)).unwrap();
+        set(ONE, 100, range(READ, 40, 5)).unwrap();
+        assert_eq!(get(range(WRITE, 30, 1)), found(range(READ, 30, 0), 300, 3));
+        assert_eq!(get(range(WRITE, 10, 1)), found(range(WRITE, 0, 15), 100, 1));
+        assert!(locks.release(three));
+        assert_eq!(get(range(WRITE, 30, 0)), found(range(READ, 40, 5), 100, 1));
         set(ONE, 100, range(UNLOCK, 0, 12)).unwrap();
         set(TWO, 200, range(WRITE, 9, 1)).unwrap();
         assert!(locks.release(ONE));

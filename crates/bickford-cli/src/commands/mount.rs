@@ -175,7 +175,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let options = arguments.mount_options()?;
-    let backend = Backend::open(&arguments.source, &arguments.choices)?;
+    let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
     backend.check_mount(&arguments.mountpoint, &options)
 }
 
@@ -224,7 +224,7 @@ impl Service {
         // Before anything is mounted, so that no signal ends this process with the mount in place.
         let signals = Signals::catch()?;
         // Before anything is mounted over it.
-        let backend = Backend::open(&arguments.source, &arguments.choices)?;
+        let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
         let serving = backend.mount(&arguments.mountpoint, &options, arguments.single_thread)?;
         let Serving {
             session,

@@ -8,6 +8,10 @@
 //! `try-lock KIND FILE`: tries to lock a file without waiting and prints what came of it; KIND is
 //! `flock` or `record`, or either with `-shared`.
 //!
+//! `hold-lock KIND FILE START LENGTH [MORE]`: takes a record lock, `read` or `write`, says so, and waits for
+//! a line; then takes one for writing on byte MORE, too, prints what came of it, and waits for another. Where
+//! that is refused it gives up the first.
+//!
 //! `map-fill FILE OFFSET LENGTH BYTE`: fills a part of a file through a shared map and syncs it.
 //!
 //! `direct-read FILE OFFSET`: reads 4 KiB past the page cache and prints their runs of equal bytes.
@@ -21,7 +25,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use bickford_conformance::SharedMap;
+use bickford_conformance::{LockKind, SharedMap, record_lock};
 use rustix::fs::{FlockOperation, OFlags};
 
 fn main() -> ExitCode {
@@ -37,6 +41,9 @@ fn main() -> ExitCode {
             .map_err(io::Error::other)
             .and_then(|lines| append(Path::new(file), index, lines)),
         ["try-lock", kind, file] => try_lock(kind, Path::new(file)),
+        ["hold-lock", kind, file, start, length, more @ ..] => {
+            numbers([start, length]).and_then(|range| hold_lock(kind, Path::new(file), range, more))
+        }
         ["map-fill", file, offset, length, byte] => numbers([offset, length, byte])
             .and_then(|[offset, length, byte]| map_fill(Path::new(file), offset, length, byte)),
         ["direct-read", file, offset] => {
@@ -46,8 +53,8 @@ fn main() -> ExitCode {
         _ => {
             eprintln!(
                 "usage: conformance-worker churn DIRECTORY INDEX ROUNDS | append FILE INDEX LINES \
-                 | try-lock KIND FILE | map-fill FILE OFFSET LENGTH BYTE | direct-read FILE OFFSET \
-                 | load DIRECTORY"
+                 | try-lock KIND FILE | hold-lock KIND FILE START LENGTH [MORE] \
+                 | map-fill FILE OFFSET LENGTH BYTE | direct-read FILE OFFSET | load DIRECTORY"
             );
             return ExitCode::from(2);
         }
@@ -116,6 +123,34 @@ fn try_lock(kind: &str, path: &Path) -> io::Result<()> {
     match locked {
         Ok(()) => println!("locked"),
         Err(error) => println!("{error:?}"),
+    }
+    Ok(())
+}
+
+fn hold_lock(kind: &str, path: &Path, range: [usize; 2], more: &[&str]) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let lock = |kind, [start, length]: [usize; 2]| {
+        let number = |number| i64::try_from(number).map_err(io::Error::other);
+        record_lock(&file, kind, number(start)?, number(length)?)
+    };
+    let kind = match kind {
+        "read" => LockKind::Read,
+        "write" => LockKind::Write,
+        _ => return Err(io::Error::other(format!("no lock for {kind}"))),
+    };
+    lock(kind, range)?;
+    println!("held");
+    io::stdin().read_line(&mut String::new())?;
+    if let [more] = more {
+        let [byte] = numbers([more])?;
+        match lock(LockKind::Write, [byte, 1]) {
+            Ok(()) => println!("held"),
+            Err(error) => {
+                lock(LockKind::Unlock, range)?;
+                println!("{error}");
+            }
+        }
+        io::stdin().read_line(&mut String::new())?;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
-//! The home of `unsafe`: mapped files, writes by io_uring, and file handles.
+//! The home of `unsafe`: mapped files, writes by io_uring, file handles, and record locks.
 
 #![allow(unsafe_code)]
 
 mod handle;
+mod lock;
 
 pub use handle::FileHandle;
+pub use lock::{LockKind, locked_by, record_lock};
 
 use std::fs::File;
 use std::io;

@@ -2,6 +2,7 @@
 //! the mount must say what the native directory says.
 
 mod files;
+mod locks;
 mod names;
 mod owners;
 mod sharing;
@@ -81,6 +82,11 @@ fn owners_modes_and_attributes_are_kept_alike() {
 }
 
 #[test]
-fn locks_and_appends_of_several_processes_are_alike() {
+fn what_several_processes_do_with_a_file_is_alike() {
     compare("sharing", sharing::CHECKS);
+}
+
+#[test]
+fn locks_of_several_processes_are_alike() {
+    compare("locks", locks::CHECKS);
 }

@@ -1,4 +1,4 @@
-//! Several processes and one file: locks, appends, notice of change.
+//! Several processes and one file: appends, notice of change.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -8,16 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bickford_conformance::{SharedMap, run, write_by_ring};
-use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps};
 
 use super::{Check, Seen, saw};
 
 const PAGE: usize = 4096;
 
 pub(crate) const CHECKS: &[Check] = &[
-    ("whole-locks", whole_locks),
-    ("whole-locks-of-readers", whole_locks_of_readers),
-    ("record-locks", record_locks),
     ("appends", appends),
     ("notice", notice),
     ("maps-and-writes", maps_and_writes),
@@ -25,104 +22,6 @@ pub(crate) const CHECKS: &[Check] = &[
     ("mixed-opens", mixed_opens),
     ("times-of-maps", times_of_maps),
 ];
-
-/// What another process gets that tries to lock without waiting.
-fn other_process(kind: &str, path: &Path) -> String {
-    let worker = env!("CARGO_BIN_EXE_conformance-worker");
-    run(Command::new(worker).args(["try-lock", kind]).arg(path)).output
-}
-
-fn whole_locks(top: &Path) -> Seen {
-    let mut seen = Seen::new();
-    let path = top.join("file");
-    let file = File::create(&path).expect("create");
-    let lock = |operation| rustix::fs::flock(&file, operation);
-    saw!(seen, other_process("flock", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::LockExclusive),
-        other_process("flock", &path)
-    );
-    saw!(seen, other_process("flock-shared", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::LockShared),
-        other_process("flock-shared", &path)
-    );
-    saw!(seen, other_process("flock", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::Unlock),
-        other_process("flock", &path)
-    );
-    saw!(seen, lock(FlockOperation::LockExclusive));
-    drop(file);
-    saw!(seen, freed("flock", &path));
-    seen
-}
-
-/// Such a lock belongs to one open, not to all that may share what is below it.
-fn whole_locks_of_readers(top: &Path) -> Seen {
-    let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let [first, second, third] = [(); 3].map(|()| File::open(&path).expect("open"));
-    let exclusive = FlockOperation::NonBlockingLockExclusive;
-    let shared = FlockOperation::NonBlockingLockShared;
-    saw!(seen, rustix::fs::flock(&first, exclusive));
-    saw!(seen, rustix::fs::flock(&second, exclusive));
-    saw!(seen, rustix::fs::flock(&third, shared));
-    saw!(seen, rustix::fs::flock(&first, shared));
-    saw!(seen, rustix::fs::flock(&second, shared));
-    saw!(seen, rustix::fs::flock(&third, exclusive));
-    saw!(seen, rustix::fs::flock(&first, FlockOperation::Unlock));
-    drop(second);
-    let deadline = std::time::Duration::from_secs(60);
-    let gone =
-        bickford_conformance::wait_for(deadline, || rustix::fs::flock(&third, exclusive).is_ok());
-    saw!(seen, gone);
-    seen
-}
-
-fn record_locks(top: &Path) -> Seen {
-    let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .expect("open");
-    let lock = |operation| rustix::fs::fcntl_lock(&file, operation);
-    saw!(
-        seen,
-        lock(FlockOperation::LockExclusive),
-        other_process("record", &path)
-    );
-    saw!(seen, other_process("record-shared", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::LockShared),
-        other_process("record-shared", &path)
-    );
-    saw!(seen, other_process("record", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::Unlock),
-        other_process("record", &path)
-    );
-    saw!(seen, lock(FlockOperation::LockExclusive));
-    drop(file);
-    saw!(seen, freed("record", &path));
-    seen
-}
-
-/// Whether another process gets a lock whose holder has closed the file. The close of a mount's file
-/// may be on its way still.
-fn freed(kind: &str, path: &Path) -> bool {
-    let deadline = std::time::Duration::from_secs(60);
-    bickford_conformance::wait_for(deadline, || other_process(kind, path) == "locked\n")
-}
 
 fn appends(top: &Path) -> Seen {
     let mut seen = Seen::new();

@@ -60,3 +60,25 @@ pub(crate) fn get_record_lock(
     };
     Ok(Some((found, flock.l_pid)))
 }
+
+/// Whether `lock` is one that this description holds, see `/proc/pid/fdinfo` in `proc(5)`.
+pub(crate) fn holds_record_lock(fd: BorrowedFd<'_>, lock: RecordLock) -> bool {
+    let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
+    std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| tells(line, lock)))
+}
+
+/// Whether a line of fdinfo tells of `lock`: `lock:`, a number, `OFDLCK`, `ADVISORY`, the kind, a process,
+/// the inode, the first byte and the last.
+fn tells(line: &str, lock: RecordLock) -> bool {
+    let kind = match i32::from(lock.kind) {
+        libc::F_RDLCK => "READ",
+        _ => "WRITE",
+    };
+    let last = match lock.length {
+        0 => "EOF".to_owned(),
+        length => lock.start.saturating_add(length - 1).to_string(),
+    };
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    matches!(words.as_slice(), ["lock:", _, "OFDLCK", _, k, _, _, start, end]
+        if *k == kind && *start == lock.start.to_string() && *end == last)
+}

@@ -1,0 +1,227 @@
+//! Several processes and one file: its locks.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use bickford_conformance::{LockKind, locked_by, record_lock, run};
+use rustix::fs::FlockOperation;
+
+use super::{Check, Seen, saw};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("whole-locks", whole_locks),
+    ("whole-locks-of-readers", whole_locks_of_readers),
+    ("record-locks", record_locks),
+    ("record-locks-of-several", record_locks_of_several),
+    ("record-locks-in-a-circle", record_locks_in_a_circle),
+];
+
+/// What another process gets that tries to lock without waiting.
+fn other_process(kind: &str, path: &Path) -> String {
+    let worker = env!("CARGO_BIN_EXE_conformance-worker");
+    run(Command::new(worker).args(["try-lock", kind]).arg(path)).output
+}
+
+fn whole_locks(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    let file = File::create(&path).expect("create");
+    let lock = |operation| rustix::fs::flock(&file, operation);
+    saw!(seen, other_process("flock", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::LockExclusive),
+        other_process("flock", &path)
+    );
+    saw!(seen, other_process("flock-shared", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::LockShared),
+        other_process("flock-shared", &path)
+    );
+    saw!(seen, other_process("flock", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::Unlock),
+        other_process("flock", &path)
+    );
+    saw!(seen, lock(FlockOperation::LockExclusive));
+    drop(file);
+    saw!(seen, freed("flock", &path));
+    seen
+}
+
+/// Such a lock belongs to one open, not to all that may share what is below it.
+fn whole_locks_of_readers(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let [first, second, third] = [(); 3].map(|()| File::open(&path).expect("open"));
+    let exclusive = FlockOperation::NonBlockingLockExclusive;
+    let shared = FlockOperation::NonBlockingLockShared;
+    saw!(seen, rustix::fs::flock(&first, exclusive));
+    saw!(seen, rustix::fs::flock(&second, exclusive));
+    saw!(seen, rustix::fs::flock(&third, shared));
+    saw!(seen, rustix::fs::flock(&first, shared));
+    saw!(seen, rustix::fs::flock(&second, shared));
+    saw!(seen, rustix::fs::flock(&third, exclusive));
+    saw!(seen, rustix::fs::flock(&first, FlockOperation::Unlock));
+    drop(second);
+    let deadline = std::time::Duration::from_secs(60);
+    let gone =
+        bickford_conformance::wait_for(deadline, || rustix::fs::flock(&third, exclusive).is_ok());
+    saw!(seen, gone);
+    seen
+}
+
+fn record_locks(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("open");
+    let lock = |operation| rustix::fs::fcntl_lock(&file, operation);
+    saw!(
+        seen,
+        lock(FlockOperation::LockExclusive),
+        other_process("record", &path)
+    );
+    saw!(seen, other_process("record-shared", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::LockShared),
+        other_process("record-shared", &path)
+    );
+    saw!(seen, other_process("record", &path));
+    saw!(
+        seen,
+        lock(FlockOperation::Unlock),
+        other_process("record", &path)
+    );
+    saw!(seen, lock(FlockOperation::LockExclusive));
+    drop(file);
+    saw!(seen, freed("record", &path));
+    seen
+}
+
+/// A process that holds a lock until it is told to go on, which is after each line it has written.
+struct Holding {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Holding {
+    /// Takes a lock of `kind`; `rest` is the range, and perhaps a byte more.
+    fn start(kind: &str, path: &Path, rest: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-worker"));
+        command.args(["hold-lock", kind]).arg(path).args(rest);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("worker");
+        let output = process.stdout.take().expect("output");
+        let lines = BufReader::new(output).lines();
+        let mut holding = Self { process, lines };
+        assert_eq!(holding.line(), "held");
+        holding
+    }
+
+    fn line(&mut self) -> String {
+        let line = self.lines.next().expect("a line");
+        line.expect("text")
+    }
+
+    fn go_on(&mut self) {
+        let mut input = self.process.stdin.as_ref().expect("input");
+        input.write_all(b"\n").expect("write");
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Who holds a lock is told, whoever else holds others.
+fn record_locks_of_several(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let file = File::options().read(true).write(true).open(&path);
+    let file = file.expect("open");
+    let holding = [
+        ("read", ["0", "10"]),
+        ("read", ["5", "15"]),
+        ("write", ["30", "10"]),
+        ("read", ["50", "0"]),
+    ];
+    let mut holding = holding.map(|(kind, range)| Holding::start(kind, &path, &range));
+    let mut ask = |from: &[Holding]| {
+        for (start, length) in [
+            (0, 0),
+            (2, 1),
+            (7, 1),
+            (15, 1),
+            (25, 1),
+            (32, 1),
+            (35, 20),
+            (99, 1),
+        ] {
+            let process = locked_by(&file, start, length).expect("F_GETLK");
+            let holder = process.map(|id| {
+                let found = from
+                    .iter()
+                    .position(|one| one.process.id().cast_signed() == id);
+                found.ok_or(id)
+            });
+            saw!(seen, (start, length, holder));
+        }
+    };
+    ask(&holding);
+    let [first, ..] = &mut holding;
+    first.go_on();
+    first.process.wait().expect("wait");
+    assert!(bickford_conformance::wait_for(
+        std::time::Duration::from_secs(60),
+        || locked_by(&file, 2, 1).expect("F_GETLK").is_none()
+    ));
+    ask(&holding);
+    seen
+}
+
+/// Two processes that wait for each other: one is refused, and the other gets its lock then.
+fn record_locks_in_a_circle(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let file = File::options().read(true).write(true).open(&path);
+    let file = file.expect("open");
+    for _ in 0..5 {
+        let mut other = Holding::start("write", &path, &["0", "1", "1"]);
+        record_lock(&file, LockKind::Write, 1, 1).expect("lock");
+        other.go_on();
+        let here = record_lock(&file, LockKind::Write, 0, 1).map_err(|error| error.to_string());
+        if here.is_err() {
+            record_lock(&file, LockKind::Unlock, 1, 1).expect("unlock");
+        }
+        let there = other.line();
+        // Whoever began to wait last.
+        let mut outcomes = [here.err().unwrap_or("held".into()), there];
+        outcomes.sort();
+        saw!(seen, outcomes);
+        record_lock(&file, LockKind::Unlock, 0, 0).expect("unlock");
+    }
+    seen
+}
+
+/// Whether another process gets a lock whose holder has closed the file. The close of a mount's file
+/// may be on its way still.
+fn freed(kind: &str, path: &Path) -> bool {
+    let deadline = std::time::Duration::from_secs(60);
+    bickford_conformance::wait_for(deadline, || other_process(kind, path) == "locked\n")
+}
