@@ -4,11 +4,12 @@
 use std::ffi::CStr;
 use std::path::Path;
 
+use bickford::abi::InitFlags;
 use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer};
 use bickford::path::lower::{Directory, File};
 use bickford::path::{Allocation, FileSystem, Handles, Listing, New, Open, Owner};
 use bickford::path::{SetXattr, Subject, Times};
-use bickford::{Context, Errno, Result};
+use bickford::{Context, Errno, Negotiation, Result};
 use bickford_examples::{Outcome, arguments, serve_for_all};
 use rustix::fs::{self, AtFlags, Mode, RenameFlags};
 
@@ -26,6 +27,12 @@ impl Mirror {
 }
 
 impl FileSystem for Mirror {
+    fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
+        // The source's ACLs are obeyed, and not only kept.
+        negotiation.want(InitFlags::POSIX_ACL);
+        Ok(())
+    }
+
     fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr> {
         self.at(subject)?.attr()
     }

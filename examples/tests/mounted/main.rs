@@ -7,5 +7,6 @@ mod hello;
 mod kv;
 mod live;
 mod memfs;
+mod mirror;
 mod renames;
 mod suites;

@@ -108,3 +108,22 @@ fn has_links_attributes_and_files_without_a_name() {
     drop(unnamed);
     example.finish();
 }
+
+#[test]
+fn acls_that_nobody_would_obey_are_refused() {
+    let Some(example) = memfs() else { return };
+    fs::write(example.path("file"), "text").unwrap();
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(example.path("file"), name, value, XattrFlags::empty())
+    };
+    assert_eq!(set("user.kept", b"value"), Ok(()));
+    let output = std::process::Command::new("setfacl")
+        .args(["-m", "u:3:r"])
+        .arg(example.path("file"))
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let mode = fs::metadata(example.path("file")).unwrap().mode();
+    assert_eq!(mode & 0o077, 0o044, "the mode stays");
+    example.finish();
+}

@@ -78,7 +78,10 @@ macro_rules! for_each_path_operation {
             /// Puts a file on stable storage; with `data_only` as fdatasync(2).
             fn fsync(file: Subject<'_>, data_only: bool) -> (), Errno::NOSYS;
 
-            /// Sets an extended attribute (setxattr(2)).
+            /// Sets an extended attribute (setxattr(2)). ACLs are attributes, too
+            /// (`system.posix_acl_access`): a file system whose permissions the kernel checks wants
+            /// [`bickford_abi::InitFlags::POSIX_ACL`], or refuses them with EOPNOTSUPP. What is kept
+            /// otherwise is obeyed by nobody.
             fn setxattr(subject: Subject<'_>, xattr: SetXattr<'_>) -> (), Errno::NOSYS;
 
             /// The value of an extended attribute (getxattr(2)); ENODATA where there is none.

@@ -12,7 +12,8 @@ pub const XATTRS_BYTES_MAX: usize = 64 << 10;
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
-/// Extended attributes by name (xattr(7)).
+/// Extended attributes by name (xattr(7)). Those of the name space `system` are not among them: ACLs that
+/// are kept and not obeyed grant more than whoever sets them means to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Xattrs(BTreeMap<CString, Vec<u8>>);
 
@@ -20,9 +21,13 @@ impl Xattrs {
     /// Sets one.
     ///
     /// # Errors
-    /// EEXIST or ENODATA as the flags say, ENOSPC beyond [`XATTRS_BYTES_MAX`].
+    /// EEXIST or ENODATA as the flags say, ENOSPC beyond [`XATTRS_BYTES_MAX`], EOPNOTSUPP for names of
+    /// `system`.
     pub fn set(&mut self, xattr: SetXattr<'_>) -> Result<()> {
         let SetXattr { name, value, flags } = xattr;
+        if name.to_bytes().starts_with(b"system.") {
+            return Err(Errno::OPNOTSUPP);
+        }
         match (self.0.get(name), flags) {
             (Some(_), CREATE) => return Err(Errno::EXIST),
             (None, REPLACE) => return Err(Errno::NODATA),
@@ -75,6 +80,8 @@ mod tests {
         let set = |xattrs: &mut Xattrs, name, value: &[u8], flags| {
             xattrs.set(SetXattr::with_flags(name, value, flags))
         };
+        let acl = set(&mut xattrs, c"system.posix_acl_access", b"", 0);
+        assert_eq!(acl, Err(Errno::OPNOTSUPP));
         assert_eq!(set(&mut xattrs, c"a", b"1", REPLACE), Err(Errno::NODATA));
         assert_eq!(set(&mut xattrs, c"a", b"1", CREATE), Ok(()));
         assert_eq!(set(&mut xattrs, c"a", b"2", CREATE), Err(Errno::EXIST));

@@ -1,0 +1,53 @@
+//! A directory over paths.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::example::{Example, can_mount};
+
+/// Whether somebody reads a file.
+fn reads(file: &Path, user: u32, group: u32) -> bool {
+    let mut command = Command::new("cat");
+    command.arg(file).uid(user).gid(group);
+    command.output().unwrap().status.success()
+}
+
+#[test]
+fn acls_are_obeyed() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    fs::set_permissions(lower.path(), Permissions::from_mode(0o755)).unwrap();
+    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &[lower.path()]);
+    fs::set_permissions(example.path(".."), Permissions::from_mode(0o755)).unwrap();
+    let file = example.path("file");
+    fs::write(&file, "text").unwrap();
+    chown(&file, Some(1), Some(1)).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let asked = |user, group| reads(&file, user, group);
+    assert_eq!(
+        [asked(1, 1), asked(2, 1), asked(3, 3)],
+        [true, false, false]
+    );
+    let set = |acl| {
+        let output = Command::new("setfacl")
+            .args(["-m", acl])
+            .arg(&file)
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    // The mask, which the mode shows as the group's, lets the group in no further.
+    set("u:3:r");
+    assert_eq!([asked(1, 1), asked(2, 1), asked(3, 3)], [true, false, true]);
+    set("g:2:r,u:3:-");
+    assert_eq!(
+        [asked(2, 1), asked(2, 2), asked(3, 2)],
+        [false, true, false]
+    );
+    example.finish();
+}
