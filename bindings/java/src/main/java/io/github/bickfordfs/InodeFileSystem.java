@@ -142,7 +142,11 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Sets the extended attribute {@link Request#name} to {@link Request#data}. */
+    /**
+     * Sets the extended attribute {@link Request#name} to {@link Request#data}. Refuse ACLs
+     * ("system.posix_acl_access", "system.posix_acl_default") with {@link Errno#EOPNOTSUPP}: the kernel checks the mode
+     * alone.
+     */
     default void setxattr(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

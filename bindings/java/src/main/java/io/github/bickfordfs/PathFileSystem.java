@@ -139,7 +139,10 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Sets an extended attribute; flags: 1 it must be new, 2 it must exist. */
+    /**
+     * Sets an extended attribute; flags: 1 it must be new, 2 it must exist. Refuse ACLs ("system.posix_acl_access",
+     * "system.posix_acl_default") with {@link Errno#EOPNOTSUPP}: the kernel checks the mode alone.
+     */
     default void setxattr(String path, String name, byte[] value, int flags) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
