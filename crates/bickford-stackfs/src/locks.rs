@@ -16,6 +16,7 @@ use crate::node::ProcFd;
 use crate::sharded::Sharded;
 use crate::sys::{self, RecordLock};
 
+const WRITE: i16 = libc::F_WRLCK as i16;
 const UNLOCK: i16 = libc::F_UNLCK as i16;
 
 /// Whose locks, and on what.
@@ -157,18 +158,23 @@ impl RecordLocks {
                 .map(|(other, carrier)| (other.owner, carrier.pid, Arc::clone(&carrier.fd)))
                 .collect()
         };
-        let holds = |fd: &Arc<OwnedFd>| sys::holds_record_lock(fd.as_fd(), lock);
-        match others.into_iter().find(|(_, _, fd)| holds(fd)) {
-            Some((owner, pid, _)) => Conflict {
-                lock,
-                pid,
-                owner: Some(owner),
-            },
-            None => Conflict {
-                lock,
-                pid: 0,
-                owner: None,
-            },
+        let all = RecordLock {
+            kind: WRITE,
+            ..lock
+        };
+        // Nothing is in the way of whoever holds all of it, which is the quicker question.
+        let alone = |fd: &OwnedFd| sys::get_record_lock(fd.as_fd(), all) == Ok(None);
+        let holds = |fd: &OwnedFd| sys::holds_record_lock(fd.as_fd(), lock);
+        let mut found = others.iter().find(|(_, _, fd)| alone(fd));
+        if lock.kind != WRITE && found.is_none() {
+            found = others.iter().find(|(_, _, fd)| holds(fd));
+        }
+        // It may have been given up since.
+        let found = found.filter(|(_, _, fd)| holds(fd));
+        Conflict {
+            lock,
+            pid: found.map_or(0, |(_, pid, _)| *pid),
+            owner: found.map(|(owner, _, _)| *owner),
         }
     }
 
@@ -190,7 +196,6 @@ mod tests {
     use super::*;
 
     const READ: i16 = libc::F_RDLCK as i16;
-    const WRITE: i16 = libc::F_WRLCK as i16;
     const ONE: Holder = Holder { node: 7, owner: 1 };
     const TWO: Holder = Holder { node: 7, owner: 2 };
 
