@@ -21,7 +21,7 @@ use crate::sys::RecordLock;
 
 /// Callers that wait at most; further ones get ENOLCK.
 const WAITING_MAX: usize = 4096;
-const CIRCLE_MAX: usize = 10;
+const CHAIN_MAX: usize = 10;
 const RETRY_MIN: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_millis(50);
 
@@ -141,12 +141,12 @@ struct Waiting {
 
 /// Whether `new` waits for somebody who waits, and so on, for its own owner. As far as the kernel
 /// looks (`MAX_DEADLK_ITERATIONS`).
-fn is_circle(waiting: &[Waiting], locks: &RecordLocks, new: &Attempt) -> bool {
+fn is_deadlock(waiting: &[Waiting], locks: &RecordLocks, new: &Attempt) -> bool {
     let Some(first) = new.owner() else {
         return false;
     };
     let mut attempt = new;
-    for _ in 0..CIRCLE_MAX {
+    for _ in 0..CHAIN_MAX {
         let Some(owner) = attempt.waits_for(locks) else {
             return false;
         };
@@ -272,7 +272,7 @@ impl WaitingLocks {
                 .into_iter()
                 .filter_map(|waiting| self.attempt(waiting, ended))
                 .collect();
-            self.refuse_circles(&mut kept);
+            self.refuse_deadlocks(&mut kept);
             let mut queue = self.queue();
             queue.waiting.extend(kept);
             if queue.waiting.is_empty() {
@@ -282,16 +282,16 @@ impl WaitingLocks {
         }
     }
 
-    /// EDEADLK to whoever came last to wait in a circle. One closes only when somebody begins to wait.
-    fn refuse_circles(&self, waiting: &mut Vec<Waiting>) {
+    /// EDEADLK to whoever closes a cycle of waiting, which is one who has just begun to wait.
+    fn refuse_deadlocks(&self, waiting: &mut Vec<Waiting>) {
         while let Some(place) = waiting.iter().position(|one| one.fresh) {
-            let mut fresh = waiting.swap_remove(place);
-            if is_circle(waiting, &self.locks, &fresh.attempt) {
+            let mut fresh = waiting.remove(place);
+            if is_deadlock(waiting, &self.locks, &fresh.attempt) {
                 self.count.fetch_sub(1, Ordering::SeqCst);
                 fresh.reply.error(Errno::DEADLK);
             } else {
                 fresh.fresh = false;
-                waiting.push(fresh);
+                waiting.insert(place, fresh);
             }
         }
     }

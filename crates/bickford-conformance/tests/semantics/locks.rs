@@ -15,7 +15,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("whole-locks-of-readers", whole_locks_of_readers),
     ("record-locks", record_locks),
     ("record-locks-of-several", record_locks_of_several),
-    ("record-locks-in-a-circle", record_locks_in_a_circle),
+    ("record-locks-in-deadlock", record_locks_in_deadlock),
 ];
 
 /// What another process gets that tries to lock without waiting.
@@ -195,7 +195,7 @@ fn record_locks_of_several(top: &Path) -> Seen {
 }
 
 /// Two processes that wait for each other: one is refused, and the other gets its lock then.
-fn record_locks_in_a_circle(top: &Path) -> Seen {
+fn record_locks_in_deadlock(top: &Path) -> Seen {
     let mut seen = Seen::new();
     let path = top.join("file");
     fs::write(&path, "").expect("create");
