@@ -49,5 +49,15 @@ fn acls_are_obeyed() {
         [asked(2, 1), asked(2, 2), asked(3, 2)],
         [false, true, false]
     );
+    // Whoever sets an ACL and is not of the group gives up its set-group-id bit, as with chmod.
+    for (group, kept) in [(1, true), (9, false)] {
+        chown(&file, Some(1), Some(group)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o2755)).unwrap();
+        let mut command = Command::new("setfacl");
+        command.args(["-m", "u:3:rwx"]).arg(&file).uid(1).gid(1);
+        assert!(command.output().unwrap().status.success());
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, if kept { 0o2775 } else { 0o775 });
+    }
     example.finish();
 }

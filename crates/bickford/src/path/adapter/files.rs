@@ -33,6 +33,24 @@ impl<F: FileSystem> Core<F> {
         Ok(self.attributes(op.node, attr))
     }
 
+    /// What chmod(2) and an ACL do when they come from somebody who is not of the group.
+    pub(super) async fn clear_set_group_id(
+        &self,
+        cx: &Context<'_>,
+        subject: Subject<'_>,
+    ) -> Result<(), Errno> {
+        const SET_GROUP_ID: u32 = 0o2000;
+        let mode = self.filesystem.getattr(cx, subject).await?.mode & 0o7777;
+        match mode & SET_GROUP_ID {
+            0 => Ok(()),
+            _ => {
+                self.filesystem
+                    .chmod(cx, subject, mode & !SET_GROUP_ID)
+                    .await
+            }
+        }
+    }
+
     pub(super) fn dress_open(&self, mut opened: Opened) -> Opened {
         if self.options.direct_io {
             opened.flags |= OpenOutFlags::DIRECT_IO;

@@ -98,7 +98,7 @@ impl<F: FileSystem> Core<F> {
 
     fn negotiate(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
-        negotiation.want(InitFlags::NO_OPEN_SUPPORT);
+        negotiation.want(InitFlags::NO_OPEN_SUPPORT | InitFlags::SETXATTR_EXT);
         self.filesystem.init(negotiation)?;
         // open(2) with O_TRUNC is to come as truncate, and `..` is never looked up.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC | InitFlags::EXPORT_SUPPORT);

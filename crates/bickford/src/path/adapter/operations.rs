@@ -131,7 +131,11 @@ impl<F: FileSystem> Core<F> {
                 held.subject(),
                 SetXattr::with_flags(op.name, op.value, op.flags),
             )
-            .await
+            .await?;
+        if op.kill_sgid {
+            self.clear_set_group_id(cx, held.subject()).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn getxattr(
