@@ -107,7 +107,8 @@ impl Tar {
         let kind = match entry.header().entry_type() {
             EntryType::Link => {
                 let existing = entry.link_name()?.and_then(|to| clean(&to));
-                return Ok(self.tree.link(existing.ok_or(Errno::NOENT)?, path)?);
+                let existing = existing.ok_or(Errno::NOENT)?;
+                return Ok(self.tree.link(existing.as_path(), path)?);
             }
             EntryType::Directory => 0o040_000,
             EntryType::Symlink => 0o120_000,

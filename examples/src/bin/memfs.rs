@@ -70,7 +70,7 @@ impl FileSystem for MemFs {
         self.tree().rename(from, to, flags)
     }
 
-    fn link(&self, _: &Context<'_>, existing: &Path, new: &Path) -> Result<()> {
+    fn link(&self, _: &Context<'_>, existing: Subject<'_>, new: &Path) -> Result<()> {
         self.tree().link(existing, new)
     }
 

@@ -78,9 +78,8 @@ impl FileSystem for Mirror {
         fs::renameat_with(&from, from.name(), &to, to.name(), flags)
     }
 
-    fn link(&self, _: &Context<'_>, existing: &Path, new: &Path) -> Result<()> {
-        let (from, to) = (self.source.place(existing)?, self.source.place(new)?);
-        fs::linkat(&from, from.name(), &to, to.name(), AtFlags::empty())
+    fn link(&self, _: &Context<'_>, existing: Subject<'_>, new: &Path) -> Result<()> {
+        self.at(existing)?.link(&self.source.place(new)?)
     }
 
     fn chmod(&self, _: &Context<'_>, subject: Subject<'_>, mode: u32) -> Result<()> {
@@ -101,6 +100,11 @@ impl FileSystem for Mirror {
 
     fn open(&self, _: &Context<'_>, path: &Path, open: Open) -> Result<Opened> {
         let file = self.source.open(path, open)?;
+        Ok(Opened::new(self.open.insert(file)))
+    }
+
+    fn tmpfile(&self, cx: &Context<'_>, path: &Path, new: New, open: Open) -> Result<Opened> {
+        let file = self.source.unnamed(cx, path, new, open)?;
         Ok(Opened::new(self.open.insert(file)))
     }
 

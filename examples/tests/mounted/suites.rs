@@ -2,9 +2,14 @@
 //! systems are tested with: pjdfstest (semantics of every call) and fsx (random reads, writes,
 //! truncations and mappings of one file).
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Output};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::example::{Example, can_mount, full_length, transports};
 
@@ -98,6 +103,60 @@ fn fsx_finds_no_wrong_byte_in_memory() {
 #[test]
 fn fsx_finds_no_wrong_byte_over_paths() {
     mirror(fsx);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_in_memory() {
+    memfs(unnamed);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_over_paths() {
+    mirror(unnamed);
+}
+
+fn unnamed(example: &Example) {
+    let top = example.path("");
+    let flags = OFlags::TMPFILE.union(OFlags::RDWR);
+    let open = || {
+        let file = rustix::fs::open(&top, flags, Mode::from_raw_mode(0o640)).unwrap();
+        File::from(file)
+    };
+    let name = |file: &File, name: &str| {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, path, CWD, top.join(name), AtFlags::SYMLINK_FOLLOW)
+    };
+    let names = || {
+        let entries = fs::read_dir(&top).unwrap();
+        let mut names: Vec<_> = entries.map(|one| one.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let mut file = open();
+    file.write_all(b"text").unwrap();
+    assert_eq!((file.metadata().unwrap().nlink(), names().len()), (0, 0));
+    assert_eq!(name(&file, "one"), Ok(()));
+    assert_eq!(name(&file, "one"), Err(Errno::EXIST));
+    assert_eq!(name(&file, "two"), Ok(()));
+    // The file and its names are one, before and after it is closed.
+    let found = fs::metadata(top.join("one")).unwrap();
+    assert_eq!(
+        (found.nlink(), found.mode() & 0o7777, found.len()),
+        (2, 0o640, 4)
+    );
+    assert_eq!(found.ino(), file.metadata().unwrap().ino());
+    file.write_all(b" more").unwrap();
+    drop(file);
+    assert_eq!(fs::read(top.join("two")).unwrap(), b"text more");
+    assert_eq!(names(), ["one", "two"]);
+    fs::remove_file(top.join("one")).unwrap();
+    assert_eq!(fs::metadata(top.join("two")).unwrap().nlink(), 1);
+    // What gets none is gone, and what had its last one taken away gets no other.
+    drop(open());
+    let removed = File::open(top.join("two")).unwrap();
+    fs::remove_file(top.join("two")).unwrap();
+    assert_eq!(name(&removed, "three"), Err(Errno::NOENT));
+    assert_eq!(names().len(), 0);
 }
 
 fn pjdfstest(example: &Example) {

@@ -32,8 +32,9 @@ macro_rules! for_each_path_operation {
             /// that are not known are to be answered with EINVAL.
             fn rename(from: &Path, to: &Path, flags: RenameFlags) -> (), Errno::NOSYS;
 
-            /// Gives the file at `existing` another name (link(2)).
-            fn link(existing: &Path, new: &Path) -> (), Errno::NOSYS;
+            /// Gives a file another name (link(2)). One without a name (`tmpfile`) comes by its handle and
+            /// gets its first.
+            fn link(existing: Subject<'_>, new: &Path) -> (), Errno::NOSYS;
 
             /// Sets permissions (chmod(2)); the type bits of `mode` are zero.
             fn chmod(subject: Subject<'_>, mode: u32) -> (), Errno::NOSYS;

@@ -267,8 +267,8 @@ impl FileSystem for Served {
         self.0.tree().rename(from, to, flags)
     }
 
-    fn link(&self, _: &Context<'_>, existing: &Path, new: &Path) -> Result<(), Errno> {
-        let ino = self.0.watch(existing)?;
+    fn link(&self, _: &Context<'_>, existing: Subject<'_>, new: &Path) -> Result<(), Errno> {
+        let ino = self.0.watch(existing.path()?)?;
         let mut tree = self.0.tree();
         tree.find(new.parent().ok_or(Errno::INVAL)?)?;
         match tree.names.contains_key(new) {

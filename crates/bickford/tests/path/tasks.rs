@@ -111,7 +111,7 @@ impl FileSystem for Slow {
         renamed
     }
 
-    async fn link(&self, cx: &Context<'_>, existing: &Path, new: &Path) -> Result<()> {
+    async fn link(&self, cx: &Context<'_>, existing: Subject<'_>, new: &Path) -> Result<()> {
         yield_now().await;
         self.served.link(cx, existing, new)
     }

@@ -118,13 +118,21 @@ impl<F: FileSystem> Core<F> {
         match self.claim(cx, Want::node(node)).await {
             Ok(claim) => held.claim = Some(claim),
             Err(Errno::NOENT) if handle.is_some() => {}
-            Err(Errno::NOENT) => {
-                held.handle = self.table.borrow(node);
-                held.borrowed = held.handle.is_some();
-                held.handle.ok_or(Errno::NOENT)?;
-            }
+            Err(Errno::NOENT) => return self.borrow(cx, node),
             Err(errno) => return Err(errno),
         }
+        Ok(held)
+    }
+
+    /// For an operation on an inode without a path, through whatever open file of it there is.
+    pub(super) fn borrow<'a>(
+        &'a self,
+        cx: &'a Context<'a>,
+        node: NodeId,
+    ) -> Result<Held<'a, F>, Errno> {
+        let handle = self.table.borrow(node).ok_or(Errno::NOENT)?;
+        let mut held = self.handle_only(cx, node, handle);
+        held.borrowed = true;
         Ok(held)
     }
 

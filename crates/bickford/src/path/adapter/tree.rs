@@ -106,12 +106,35 @@ impl<F: FileSystem> Core<F> {
 
     pub(super) async fn give_name(&self, cx: &Context<'_>, op: Link<'_>) -> Result<Entry, Errno> {
         let want = Want::node(op.node).and_change(op.new_parent, op.new_name.to_bytes());
-        let claim = self.claim(cx, want).await?;
+        let claim = match self.claim(cx, want).await {
+            Err(Errno::NOENT) => return self.give_first_name(cx, op).await,
+            claim => claim?,
+        };
         let new = claim.second_path();
-        self.filesystem.link(cx, claim.path(), new).await?;
+        let existing = Subject::of_path(claim.path());
+        self.filesystem.link(cx, existing, new).await?;
+        self.named(cx, op.node, &claim, new).await
+    }
+
+    /// What has no path is open, or else it is gone.
+    async fn give_first_name(&self, cx: &Context<'_>, op: Link<'_>) -> Result<Entry, Errno> {
+        let held = self.borrow(cx, op.node)?;
+        let claim = self.claim_change(cx, op.new_parent, op.new_name).await?;
+        let new = claim.path();
+        self.filesystem.link(cx, held.subject(), new).await?;
+        self.named(cx, op.node, &claim, new).await
+    }
+
+    async fn named(
+        &self,
+        cx: &Context<'_>,
+        node: NodeId,
+        claim: &Claim,
+        new: &Path,
+    ) -> Result<Entry, Errno> {
         let attr = self.attr_at(cx, new).await?;
-        self.table.bind_to(edge(&claim)?, op.node)?;
-        Ok(self.entry(op.node, attr))
+        self.table.bind_to(edge(claim)?, node)?;
+        Ok(self.entry(node, attr))
     }
 
     pub(super) async fn change_name(&self, cx: &Context<'_>, op: Rename<'_>) -> Result<(), Errno> {

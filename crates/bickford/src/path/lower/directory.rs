@@ -88,6 +88,21 @@ impl Directory {
         self.resolve(path, flags).map(File::from)
     }
 
+    /// Makes a file without a name in a directory, the caller's as [`Place::give`] has it, and opens it
+    /// (O_TMPFILE).
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn unnamed(&self, cx: &Context<'_>, path: &Path, new: New, open: Open) -> Result<File> {
+        let directory = self.resolve(path, DIRECTORY)?;
+        let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
+        let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(new.mode);
+        let made = File::from(fs::openat(&directory, ".", flags, mode)?);
+        give_to(&made, &directory, cx.uid(), cx.gid(), Some(new))?;
+        Ok(made)
+    }
+
     /// The name that a path ends in, within the directory that it is in.
     ///
     /// # Errors
@@ -159,18 +174,22 @@ impl Place<'_> {
     }
 
     fn give_to(&self, user: u32, group: u32, new: Option<New>) -> Result<()> {
-        let parent = fs::statat(&self.parent, "", AtFlags::EMPTY_PATH)?;
-        let inherits = parent.st_mode & 0o2000 != 0;
-        let group = Some(Gid::from_raw(group)).filter(|_| !inherits);
         // By its descriptor from here on: the name may be a symbolic link by now.
         let itself = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = File::from(fs::openat(&self.parent, self.name, itself, Mode::empty())?);
-        let user = Some(Uid::from_raw(user));
-        fs::chownat(&made, "", user, group, AtFlags::EMPTY_PATH)?;
-        match new {
-            Some(new) if new.mode & 0o6000 != 0 => made.chmod(new.mode),
-            _ => Ok(()),
-        }
+        give_to(&made, &self.parent, user, group, new)
+    }
+}
+
+fn give_to(made: &File, parent: &OwnedFd, user: u32, group: u32, new: Option<New>) -> Result<()> {
+    let parent = fs::statat(parent, "", AtFlags::EMPTY_PATH)?;
+    let inherits = parent.st_mode & 0o2000 != 0;
+    let group = Some(Gid::from_raw(group)).filter(|_| !inherits);
+    let user = Some(Uid::from_raw(user));
+    fs::chownat(made, "", user, group, AtFlags::EMPTY_PATH)?;
+    match new {
+        Some(new) if new.mode & 0o6000 != 0 => made.chmod(new.mode),
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{self, AtFlags, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 
+use super::Place;
 use crate::ops::{Attr, Data, Payload};
 use crate::path::{Allocation, Owner, SetXattr, Times};
 use crate::{Errno, Result};
@@ -40,6 +41,20 @@ impl File {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+
+    /// Gives it another name (link(2)), or its first where it has none (O_TMPFILE).
+    ///
+    /// # Errors
+    /// As link(2).
+    pub fn link(&self, place: &Place<'_>) -> Result<()> {
+        fs::linkat(
+            fs::CWD,
+            self.path(),
+            place,
+            place.name(),
+            AtFlags::SYMLINK_FOLLOW,
+        )
     }
 
     /// Its attributes.

@@ -204,12 +204,16 @@ impl<T> Tree<T> {
         self.open_inode(ino)
     }
 
-    /// Gives a file another name (link(2)).
+    /// Gives a file another name (link(2)), or an open one without a name its first.
     ///
     /// # Errors
     /// EPERM for a directory, and as [`Tree::insert`].
-    pub fn link(&mut self, existing: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<()> {
-        let ino = self.find(existing.as_ref())?;
+    pub fn link<'a>(
+        &mut self,
+        existing: impl Into<Subject<'a>>,
+        new: impl AsRef<Path>,
+    ) -> Result<()> {
+        let ino = self.number(existing.into())?;
         let place = self.free_place(new.as_ref())?;
         let inode = self.at_mut(ino)?;
         if inode.attr.is_directory() {
