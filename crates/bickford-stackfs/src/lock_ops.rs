@@ -140,7 +140,8 @@ struct Waiting {
 }
 
 /// Whether `new` waits for somebody who waits, and so on, for its own owner. As far as the kernel
-/// looks (`MAX_DEADLK_ITERATIONS`).
+/// looks (`MAX_DEADLK_ITERATIONS`). It does not look for locks of open file descriptions, which any
+/// process that has them can give up; those do not come as such.
 fn is_deadlock(waiting: &[Waiting], locks: &RecordLocks, new: &Attempt) -> bool {
     let Some(first) = new.owner() else {
         return false;
