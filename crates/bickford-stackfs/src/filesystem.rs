@@ -170,7 +170,7 @@ impl FileSystem for StackFs {
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        reply.complete(self.do_write(cx, &op));
+        self.do_write(cx, &op, reply);
     }
 
     fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {
@@ -198,7 +198,7 @@ impl FileSystem for StackFs {
     }
 
     fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
-        reply.complete(self.do_ioctl(cx, &op));
+        self.do_ioctl(cx, &op, reply);
     }
 
     fn getlk(&self, _: &Context<'_>, op: Getlk, reply: Reply<Lock>) {

@@ -14,6 +14,9 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
 use crate::backing::{File, Register, Way};
+use crate::invalidation::{
+    answer_after_invalidation, answer_with_attributes_forgotten, forget_attributes,
+};
 use crate::io_mode::IoMode;
 use crate::locks::Holder;
 use crate::lower_files::Key;
@@ -39,6 +42,9 @@ pub(crate) struct OpenFile {
     /// Who took record locks through this handle.
     pub(crate) lock_owners: Mutex<Vec<u64>>,
 }
+
+/// Whether a write changed attributes that the kernel believes unchanged.
+struct Unheard(bool);
 
 impl OpenFile {
     /// Remembers that `owner` locks through this handle.
@@ -278,7 +284,18 @@ impl StackFs {
         }))
     }
 
-    pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>) -> Result<Written, Errno> {
+    pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>, reply: Reply<Written>) {
+        match self.write_data(op) {
+            Ok((written, Unheard(true))) => {
+                let why = "set-id bits were dropped";
+                answer_with_attributes_forgotten(cx, op.node, why, reply, Ok(written));
+            }
+            Ok((written, Unheard(false))) => reply.complete(Ok(written)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn write_data(&self, op: &Write<'_>) -> Result<(Written, Unheard), Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
         let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
         self.identity.dropping_set_id(drops)?;
@@ -294,10 +311,8 @@ impl StackFs {
                 .write_to(&file, Some(op.offset))
                 .map_err(|e| errno(&e))?,
         };
-        if unheard {
-            forget_attributes(cx, op.node, "set-id bits were dropped");
-        }
-        Ok(Written(u32::try_from(written).unwrap_or(u32::MAX)))
+        let written = Written(u32::try_from(written).unwrap_or(u32::MAX));
+        Ok((written, Unheard(unheard)))
     }
 
     /// Whether anything is done when a descriptor is closed: locks of others are let go, or the lower file
@@ -410,21 +425,11 @@ impl StackFs {
         // The page cache holds data where the lower file still has holes, and the kernel asks
         // without writing them back first.
         let (offset, whence) = (op.offset, op.whence);
-        let place = Arc::new(Mutex::new(Some(reply)));
-        let later = Arc::clone(&place);
         let from = i64::try_from(offset).unwrap_or(i64::MAX);
-        let queued = cx
-            .notifier()
-            .invalidate_inode_then(op.node, from, 0, move |_| {
-                if let Some(reply) = take(&later) {
-                    reply.complete(seek(&file, offset, whence));
-                }
-            });
-        if queued.is_err()
-            && let Some(reply) = take(&place)
-        {
-            reply.error(Errno::AGAIN);
-        }
+        answer_after_invalidation(cx, op.node, from, reply, move |told| {
+            told.map_err(|_| Errno::AGAIN)?;
+            seek(&file, offset, whence)
+        });
     }
 
     pub(crate) fn do_copy(&self, cx: &Context<'_>, op: &CopyFileRange) -> Result<Copied, Errno> {
@@ -454,10 +459,6 @@ impl StackFs {
     }
 }
 
-fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
 /// Nothing depends on the position of the lower descriptor.
 fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
     let signed = i64::try_from(offset).map_err(|_| Errno::NXIO)?;
@@ -470,20 +471,9 @@ fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
     rustix::fs::seek(file, from).map(Offset)
 }
 
-/// Appends wherever the lower file ends now, which others may have moved.
 fn has_set_id(file: &OwnedFd) -> Result<bool, Errno> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
     Ok(mode.intersects(Mode::SUID | Mode::SGID))
-}
-
-/// Has the kernel forget the attributes of an inode that have changed without its knowing.
-pub(crate) fn forget_attributes(cx: &Context<'_>, node: NodeId, why: &str) {
-    if let Err(error) = cx.notifier().invalidate_inode(node, -1, 0) {
-        tracing::warn!(
-            "StackFS: attributes of inode {:#x} stay cached though {why}: {error}",
-            node.0
-        );
-    }
 }
 
 /// Whether `file` could not be opened but for appending.
@@ -519,6 +509,7 @@ fn append_to(file: &OwnedFd, data: Payload<'_>) -> Result<usize, Errno> {
     append(file, &data.bytes().map_err(|error| errno(&error))?)
 }
 
+/// Appends wherever the lower file ends now, which others may have moved.
 fn append(file: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {

@@ -3,14 +3,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use bickford::Context;
 use bickford::abi::IoctlFlags;
 use bickford::ops::{Ioctl, IoctlAnswer};
+use bickford::{Context, Reply};
 use rustix::io::Errno;
 
 use crate::StackFs;
 use crate::credentials::Caller;
-use crate::io::{Need, forget_attributes};
+use crate::invalidation::answer_with_attributes_forgotten;
+use crate::io::Need;
 use crate::sys;
 
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -22,7 +23,18 @@ const SET_XATTR: u32 = 0x401c_5820;
 const ARGUMENT_BYTES: usize = 28;
 
 impl StackFs {
-    pub(crate) fn do_ioctl(&self, cx: &Context<'_>, op: &Ioctl<'_>) -> Result<IoctlAnswer, Errno> {
+    pub(crate) fn do_ioctl(&self, cx: &Context<'_>, op: &Ioctl<'_>, reply: Reply<IoctlAnswer>) {
+        match self.command(cx, op) {
+            // The kernel does not know that the command changes the time of last change.
+            Ok(answer) if changes(op) => {
+                let why = "its flags have changed";
+                answer_with_attributes_forgotten(cx, op.node, why, reply, Ok(answer));
+            }
+            result => reply.complete(result),
+        }
+    }
+
+    fn command(&self, cx: &Context<'_>, op: &Ioctl<'_>) -> Result<IoctlAnswer, Errno> {
         if !matches!(
             op.command,
             GET_FLAGS | SET_FLAGS | GET_VERSION | GET_XATTR | SET_XATTR
@@ -38,11 +50,10 @@ impl StackFs {
             .get_mut(..op.input.len())
             .ok_or(Errno::INVAL)?
             .copy_from_slice(op.input);
-        let changes = matches!(op.command, SET_FLAGS | SET_XATTR);
         // The kernel checks who may change flags where it knows of them; where it does not, the
         // lower file system shall, for the caller and not for us.
         self.identity.with_fsetid()?;
-        let _acting = (changes && cx.uid() != 0)
+        let _acting = (changes(op) && cx.uid() != 0)
             .then(|| {
                 self.identity.become_caller(Caller {
                     uid: cx.uid(),
@@ -51,12 +62,8 @@ impl StackFs {
             })
             .transpose()?;
         let result = sys::ioctl_buffer(fd.as_fd(), op.command, &mut argument)?;
-        let output = match changes {
-            true => {
-                // The kernel does not know that the command changes the time of last change.
-                forget_attributes(cx, op.node, "its flags have changed");
-                Vec::new()
-            }
+        let output = match changes(op) {
+            true => Vec::new(),
             false => {
                 let length = (op.output_size as usize).min(ARGUMENT_BYTES);
                 argument.get(..length).unwrap_or_default().to_vec()
@@ -64,4 +71,8 @@ impl StackFs {
         };
         Ok(IoctlAnswer { result, output })
     }
+}
+
+fn changes(op: &Ioctl<'_>) -> bool {
+    matches!(op.command, SET_FLAGS | SET_XATTR)
 }

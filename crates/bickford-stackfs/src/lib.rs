@@ -28,6 +28,7 @@ mod dir;
 mod dir_stream;
 mod filesystem;
 mod handles;
+mod invalidation;
 mod io;
 mod io_mode;
 mod ioctl;

@@ -10,10 +10,10 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
 use support::{each_preset, permissions};
 
 /// What the file has been through when its bits are set.
@@ -32,6 +32,8 @@ enum How {
     Append,
     Splice,
     Truncate,
+    Allocate,
+    Copy,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +55,14 @@ fn cases() -> Vec<Case> {
             Before::OpenForReading,
             Before::OpenForWriting,
         ] {
-            for how in [How::Write, How::Append, How::Splice, How::Truncate] {
+            for how in [
+                How::Write,
+                How::Append,
+                How::Splice,
+                How::Truncate,
+                How::Allocate,
+                How::Copy,
+            ] {
                 for writer in [0, 65534] {
                     cases.push(Case {
                         mode,
@@ -70,35 +79,51 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Tells this program that it is to splice, and where to: the file's path, or nothing for its input.
-const SPLICE_TO: &str = "SET_ID_SPLICE_TO";
+/// Tells this program that it is to write, and where to: the file's path, or nothing for its input.
+const WRITE_TO: &str = "SET_ID_WRITE_TO";
+/// How: `splice`, `allocate`, or what to copy.
+const WRITE_HOW: &str = "SET_ID_WRITE_HOW";
 
-/// No test by itself: what [`How::Splice`] runs in a process of the writer.
+/// No test by itself: what a process of the writer runs for system calls that a shell has no word for.
 #[test]
-fn splice_what_is_asked_for() {
-    let Some(path) = std::env::var_os(SPLICE_TO) else {
+fn write_what_is_asked_for() {
+    let Some(path) = std::env::var_os(WRITE_TO) else {
         return;
     };
     let opened = (!path.is_empty()).then(|| OpenOptions::new().write(true).open(path).unwrap());
     let input = std::io::stdin();
     let file = opened.as_ref().map_or(input.as_fd(), |file| file.as_fd());
-    let (from, mut to) = std::io::pipe().unwrap();
-    to.write_all(b"abc").unwrap();
-    let flags = rustix::pipe::SpliceFlags::empty();
-    assert_eq!(
-        rustix::pipe::splice(&from, None, file, None, 3, flags),
-        Ok(3)
-    );
+    let written = match std::env::var(WRITE_HOW).unwrap().as_str() {
+        "splice" => {
+            let (from, mut to) = std::io::pipe().unwrap();
+            to.write_all(b"abc").unwrap();
+            let flags = rustix::pipe::SpliceFlags::empty();
+            rustix::pipe::splice(&from, None, file, None, 3, flags)
+        }
+        "allocate" => rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 3).map(|()| 3),
+        from => rustix::fs::copy_file_range(File::open(from).unwrap(), None, file, None, 3),
+    };
+    assert_eq!(written, Ok(3));
+}
+
+/// What [`How::Copy`] copies, beside `file`.
+fn source_of(file: &Path) -> PathBuf {
+    file.with_extension("source")
 }
 
 /// A process of `writer` writes to `file`: it is opened by `writer`, or is `open`. `program` is this one,
 /// where everybody may run it.
 fn write(case: Case, program: &Path, file: &Path, open: Option<&File>) {
     let mut command = match case.how {
-        How::Splice => {
+        How::Splice | How::Allocate | How::Copy => {
             let mut command = Command::new(program);
-            command.args(["--exact", "splice_what_is_asked_for"]);
-            command.env(SPLICE_TO, open.map_or(file.as_os_str(), |_| OsStr::new("")));
+            command.args(["--exact", "write_what_is_asked_for"]);
+            match case.how {
+                How::Splice => command.env(WRITE_HOW, "splice"),
+                How::Allocate => command.env(WRITE_HOW, "allocate"),
+                _ => command.env(WRITE_HOW, source_of(file)),
+            };
+            command.env(WRITE_TO, open.map_or(file.as_os_str(), |_| OsStr::new("")));
             command.stdin(open.map_or(Stdio::null(), |open| open.try_clone().unwrap().into()));
             command.stdout(Stdio::null());
             command
@@ -128,6 +153,9 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     options.write(true).create_new(true).mode(0o777);
     drop(options.open(path).unwrap());
     fs::set_permissions(path, permissions(0o777)).unwrap();
+    if let How::Copy = case.how {
+        fs::write(source_of(path), "abc").unwrap();
+    }
     let mut reader = None;
     let mut writer = None;
     match case.before {
@@ -146,7 +174,11 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     let shown = rustix::fs::statx(CWD, path, flags, mask).unwrap().stx_mode;
     let mode = fs::metadata(path).unwrap().mode() & 0o7777;
     assert_eq!(u32::from(shown) & 0o7777, mode, "{case:?}: the mode alone");
-    assert_eq!(fs::read(path).unwrap(), b"abc", "{case:?}");
+    let expected = match case.how {
+        How::Allocate => b"\0\0\0",
+        _ => b"abc",
+    };
+    assert_eq!(fs::read(path).unwrap(), expected, "{case:?}");
     mode
 }
 

@@ -1,0 +1,68 @@
+//! What the kernel caches of an inode, dropped because a request changed more than the kernel knows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bickford::notify::NotifyError;
+use bickford::ops::Answer;
+use bickford::{Context, NodeId, Reply};
+use rustix::io::Errno;
+
+/// Has the kernel drop what it caches of an inode, from `offset` on ([`Notifier::invalidate_inode`]), and
+/// answers then. `answer` is told whether the notification was sent.
+pub(crate) fn answer_after_invalidation<R: Answer>(
+    cx: &Context<'_>,
+    node: NodeId,
+    offset: i64,
+    reply: Reply<R>,
+    answer: impl FnOnce(Result<(), NotifyError>) -> Result<R, Errno> + Send + 'static,
+) {
+    let place = Arc::new(Mutex::new(Some((reply, answer))));
+    let later = Arc::clone(&place);
+    let queued = cx
+        .notifier()
+        .invalidate_inode_then(node, offset, 0, move |_| {
+            if let Some((reply, answer)) = take(&later) {
+                reply.complete(answer(Ok(())));
+            }
+        });
+    if queued.is_err()
+        && let Some((reply, answer)) = take(&place)
+    {
+        reply.complete(answer(queued));
+    }
+}
+
+fn warn_of_stale_attributes(node: NodeId, why: &str, error: NotifyError) {
+    tracing::warn!(
+        "StackFS: attributes of inode {:#x} stay cached though {why}: {error}",
+        node.0
+    );
+}
+
+/// Answers when the kernel has forgotten the attributes of an inode that have changed without its knowing, so
+/// that who has the answer never sees them as they were.
+pub(crate) fn answer_with_attributes_forgotten<R: Answer>(
+    cx: &Context<'_>,
+    node: NodeId,
+    why: &'static str,
+    reply: Reply<R>,
+    result: Result<R, Errno>,
+) {
+    answer_after_invalidation(cx, node, -1, reply, move |told| {
+        if let Err(error) = told {
+            warn_of_stale_attributes(node, why, error);
+        }
+        result
+    });
+}
+
+/// Has the kernel forget the attributes of an inode soon, where nobody waits for an answer.
+pub(crate) fn forget_attributes(cx: &Context<'_>, node: NodeId, why: &str) {
+    if let Err(error) = cx.notifier().invalidate_inode(node, -1, 0) {
+        warn_of_stale_attributes(node, why, error);
+    }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
