@@ -35,7 +35,8 @@ pub(crate) enum Way {
 pub(crate) struct File<'a> {
     /// Open as the caller asked.
     pub(crate) fd: &'a Arc<OwnedFd>,
-    pub(crate) writable: bool,
+    /// Whether `fd`, open for reading only, may be kept for further opens.
+    pub(crate) lasting: bool,
 }
 
 enum Inode {
@@ -78,7 +79,8 @@ pub(crate) struct Backings {
     idle: Mutex<Idle>,
     registered: AtomicUsize,
     limit: usize,
-    idle_limit: usize,
+    readers: AtomicUsize,
+    reader_limit: usize,
     /// The kernel refuses them all.
     refused: AtomicBool,
 }
@@ -88,14 +90,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Backings {
-    /// At most `limit` inodes at once; the others go through the daemon.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// At most `limit` inodes at once; the others go through the daemon. Of them `reader_limit` may keep a
+    /// descriptor.
+    pub(crate) fn new(limit: usize, reader_limit: usize) -> Self {
         Self {
             inodes: Sharded::default(),
             idle: Mutex::default(),
             registered: AtomicUsize::new(0),
             limit,
-            idle_limit: IDLE_MAX.min(limit / 2),
+            readers: AtomicUsize::new(0),
+            reader_limit,
             refused: AtomicBool::new(false),
         }
     }
@@ -139,7 +143,7 @@ impl Backings {
             return Way::Daemon;
         };
         let id = backing.id();
-        let reader = (!file.writable).then(|| Arc::clone(file.fd));
+        let reader = self.reader(file);
         let registered = Registered {
             backing,
             opens: 1,
@@ -148,6 +152,17 @@ impl Backings {
         };
         inodes.insert(node, Inode::Kernel(registered));
         Way::Kernel(id)
+    }
+
+    fn reader(&self, file: &File<'_>) -> Option<Arc<OwnedFd>> {
+        if !file.lasting {
+            return None;
+        }
+        if self.readers.fetch_add(1, Ordering::AcqRel) >= self.reader_limit {
+            self.readers.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(Arc::clone(file.fd))
     }
 
     fn register(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Option<Backing> {
@@ -166,7 +181,14 @@ impl Backings {
         self.registered.fetch_sub(1, Ordering::AcqRel);
         match Errno::from_io_error(&error) {
             // This file cannot be had so; others may.
-            Some(Errno::LOOP | Errno::INVAL | Errno::ISDIR | Errno::NOMEM | Errno::NOSPC) => {
+            Some(
+                Errno::LOOP
+                | Errno::INVAL
+                | Errno::ISDIR
+                | Errno::NOMEM
+                | Errno::NOSPC
+                | Errno::NFILE,
+            ) => {
                 tracing::debug!("StackFS: inode {node:#x} goes through the daemon: {error}");
             }
             _ => {
@@ -198,7 +220,8 @@ impl Backings {
                     return;
                 }
                 registered.reader.is_some().then(|| {
-                    let (place, evicted) = lock(&self.idle).push(node, self.idle_limit);
+                    let (place, evicted) =
+                        lock(&self.idle).push(node, IDLE_MAX.min(self.reader_limit / 2));
                     registered.idle = Some(place);
                     evicted
                 })
@@ -254,8 +277,11 @@ impl Backings {
     }
 
     fn dropped(&self, removed: Option<Inode>) {
-        if matches!(removed, Some(Inode::Kernel(_))) {
+        if let Some(Inode::Kernel(registered)) = removed {
             self.registered.fetch_sub(1, Ordering::AcqRel);
+            if registered.reader.is_some() {
+                self.readers.fetch_sub(1, Ordering::AcqRel);
+            }
         }
     }
 
@@ -277,17 +303,17 @@ mod tests {
         Arc::new(tempfile::tempfile().unwrap().into())
     }
 
-    fn file(fd: &Arc<OwnedFd>, writable: bool) -> File<'_> {
-        File { fd, writable }
+    fn file(fd: &Arc<OwnedFd>) -> File<'_> {
+        File { fd, lasting: true }
     }
 
     #[test]
     fn an_inode_keeps_its_way_until_the_last_close() {
-        let backings = Backings::new(8);
+        let backings = Backings::new(8, 8);
         let fd = lower();
-        assert_eq!(backings.open(1, &file(&fd, false), &refuse), Way::Daemon);
+        assert_eq!(backings.open(1, &file(&fd), &refuse), Way::Daemon);
         let panics: Register<'_> = &|_| panic!("asked again");
-        assert_eq!(backings.open(1, &file(&fd, true), panics), Way::Daemon);
+        assert_eq!(backings.open(1, &file(&fd), panics), Way::Daemon);
         assert!(backings.read_again(1).is_none());
         backings.close(1);
         backings.close(1);
@@ -297,14 +323,14 @@ mod tests {
 
     #[test]
     fn a_refusal_of_privilege_is_not_asked_for_again() {
-        let backings = Backings::new(8);
+        let backings = Backings::new(8, 8);
         let fd = lower();
         assert_eq!(
-            backings.open(1, &file(&fd, false), &|_| Some(Err(Errno::PERM.into()))),
+            backings.open(1, &file(&fd), &|_| Some(Err(Errno::PERM.into()))),
             Way::Daemon
         );
         assert_eq!(
-            backings.open(2, &file(&fd, false), &|_| panic!("asked again")),
+            backings.open(2, &file(&fd), &|_| panic!("asked again")),
             Way::Daemon
         );
     }
@@ -313,7 +339,7 @@ mod tests {
     fn those_beyond_the_limit_are_not_registered() {
         let asked: Register<'_> = &|_| panic!("asked");
         let fd = lower();
-        let none = Backings::new(0);
-        assert_eq!(none.open(1, &file(&fd, false), asked), Way::Daemon);
+        let none = Backings::new(0, 0);
+        assert_eq!(none.open(1, &file(&fd), asked), Way::Daemon);
     }
 }

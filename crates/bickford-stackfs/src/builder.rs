@@ -191,7 +191,7 @@ impl Builder {
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),
-            backings: Backings::new(descriptors / 4),
+            backings: Backings::new(OPENS_MAX, descriptors / 4),
             readers: DescriptorCache::new((descriptors / 8).min(1024)),
             on_demand_writers: DescriptorCache::new((descriptors / 8).min(1024)),
             in_force: OnceLock::new(),

@@ -21,15 +21,17 @@ use crate::io_mode::IoMode;
 use crate::locks::Holder;
 use crate::lower_files::Key;
 use crate::mapped::Changed;
-use crate::node::ProcFd;
 use crate::sys;
 
 /// An open file.
 pub(crate) struct OpenFile {
-    /// Shared with other opens of the inode.
-    pub(crate) fd: Arc<OwnedFd>,
-    /// What `fd` is counted under in [`crate::lower_files::LowerFiles`], if it is.
-    shared: Option<Key>,
+    /// Shared with other opens of the inode. None where the kernel has the file open, and descriptors are
+    /// scarce.
+    fd: Option<Arc<OwnedFd>>,
+    /// What the lower file was opened with.
+    lower_flags: OFlags,
+    /// Whether `fd` is counted in [`crate::lower_files::LowerFiles`].
+    shared: bool,
     /// This open's alone, from its first flock(2) on: such locks belong to the description.
     flock: OnceLock<Arc<OwnedFd>>,
     pub(crate) node: u64,
@@ -58,16 +60,39 @@ impl OpenFile {
         }
     }
 
-    /// A descriptor that no other open shares, for flock(2).
-    pub(crate) fn flock_descriptor(&self, proc: &ProcFd) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(fd) = self.flock.get() {
-            return Ok(Arc::clone(fd));
+    fn new(node: u64, flags: u32, lower_flags: OFlags, way: Option<Way>) -> Self {
+        let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
+        Self {
+            fd: None,
+            lower_flags,
+            shared: false,
+            flock: OnceLock::new(),
+            node,
+            writable: is_writable(flags),
+            counted: way.is_some(),
+            mappable: both && matches!(way, Some(Way::Kernel(_))),
+            lock_owners: Mutex::default(),
         }
-        // A lock on NFS asks for the access that the caller has.
-        let access = rustix::fs::fcntl_getfl(&self.fd)? & OFlags::RWMODE;
-        let own = Arc::new(proc.reopen(self.fd.as_fd(), access)?);
-        Ok(Arc::clone(self.flock.get_or_init(|| own)))
     }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            key: Key {
+                node: self.node,
+                flags: self.lower_flags,
+            },
+            in_backings: self.counted,
+            in_lower_files: self.shared,
+        }
+    }
+}
+
+/// Where an open file counts.
+#[derive(Clone, Copy)]
+struct Counts {
+    key: Key,
+    in_backings: bool,
+    in_lower_files: bool,
 }
 
 /// A lower file that was just opened.
@@ -121,7 +146,10 @@ impl StackFs {
         if flags & OFlags::RWMODE == OFlags::RDONLY
             && let Some((id, fd)) = self.backings.read_again(op.node.0)
         {
-            return self.handle(op.node.0, (fd, None), op.flags, Some(Way::Kernel(id)));
+            let way = Some(Way::Kernel(id));
+            let mut file = OpenFile::new(op.node.0, op.flags, OFlags::RDONLY, way);
+            file.fd = Some(Arc::clone(&fd));
+            return self.handle(file, fd.as_fd(), way);
         }
         let mut wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
@@ -158,15 +186,14 @@ impl StackFs {
             }
             return Ok(self.treatment(node, 0, None));
         }
-        let key = Key {
-            node,
-            flags: lower.flags,
-        };
-        let fd = self.lower_files.open(key, lower.fd)?;
+        let fd = Arc::new(lower.fd);
+        let scarce = self.lower_files.are_scarce()
+            && !self.lower_reports_on_close
+            && self.nodes.is_handle(node);
         let way = (self.in_force().io == IoMode::Passthrough).then(|| {
             let file = File {
                 fd: &fd,
-                writable: is_writable(flags),
+                lasting: !is_writable(flags) && !scarce,
             };
             // The kernel writes below with the credentials of this moment. It asks for set-id bits to be
             // dropped (SETATTR) before, where the writer has no right to keep them.
@@ -175,39 +202,40 @@ impl StackFs {
                 register(file)
             })
         });
-        self.handle(node, (fd, Some(key)), flags, way)
+        let mut file = OpenFile::new(node, flags, lower.flags, way);
+        if !(scarce && matches!(way, Some(Way::Kernel(_)))) {
+            let kept = self.lower_files.open(file.counts().key, Arc::clone(&fd));
+            file.fd = Some(kept.inspect_err(|_| self.uncount(file.counts()))?);
+            file.shared = true;
+        }
+        self.handle(file, fd.as_fd(), way)
     }
 
+    /// An open file counts no longer.
+    fn uncount(&self, counts: Counts) {
+        if counts.in_backings {
+            self.backings.close(counts.key.node);
+        }
+        if counts.in_lower_files {
+            self.lower_files.close(counts.key);
+        }
+    }
+
+    /// Makes a handle of `file`; `fd` is open as it is.
     fn handle(
         &self,
-        node: u64,
-        (fd, shared): (Arc<OwnedFd>, Option<Key>),
-        flags: u32,
+        file: OpenFile,
+        fd: BorrowedFd<'_>,
         way: Option<Way>,
     ) -> Result<Opened, Errno> {
-        let writable = is_writable(flags);
-        let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
-        let mappable = both && matches!(way, Some(Way::Kernel(_)));
-        let append_only = shared.is_some_and(|key| key.flags.contains(OFlags::APPEND));
-        let changed = mappable.then(|| last_changed(fd.as_fd())).flatten();
-        let file = OpenFile {
-            fd,
-            shared,
-            flock: OnceLock::new(),
-            node,
-            writable,
-            counted: way.is_some(),
-            mappable,
-            lock_owners: Mutex::default(),
-        };
-        let handle = self.files.insert(file).inspect_err(|_| {
-            if way.is_some() {
-                self.backings.close(node);
-            }
-            if let Some(key) = shared {
-                self.lower_files.close(key);
-            }
-        })?;
+        let (node, writable, mappable) = (file.node, file.writable, file.mappable);
+        let append_only = file.lower_flags.contains(OFlags::APPEND);
+        let changed = mappable.then(|| last_changed(fd)).flatten();
+        let counts = file.counts();
+        let handle = self
+            .files
+            .insert(file)
+            .inspect_err(|_| self.uncount(counts))?;
         if writable && self.write_back() {
             self.writers.add(node);
         }
@@ -255,7 +283,7 @@ impl StackFs {
         need: Need,
     ) -> Result<Arc<OwnedFd>, Errno> {
         if handle.0 != 0 || self.in_force().io != IoMode::Cached {
-            return Ok(Arc::clone(&self.files.get(handle.0)?.fd));
+            return self.descriptor(&*self.files.get(handle.0)?);
         }
         let (kept, flags) = match need {
             Need::Read => (&self.readers, OFlags::RDONLY),
@@ -273,6 +301,31 @@ impl StackFs {
         let fd = Arc::new(opened?);
         kept.insert(node.0, Arc::clone(&fd));
         Ok(fd)
+    }
+
+    /// A descriptor of an open file: the one that is kept, or a new one.
+    pub(crate) fn descriptor(&self, file: &OpenFile) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = &file.fd {
+            return Ok(Arc::clone(fd));
+        }
+        let opened = match self.nodes.open(file.node, file.lower_flags) {
+            // Made immutable since: what does not change it is still to work.
+            Err(Errno::PERM) => self.nodes.open(file.node, OFlags::RDONLY),
+            opened => opened,
+        };
+        opened.map(Arc::new)
+    }
+
+    /// A descriptor that no other open shares, for flock(2).
+    pub(crate) fn flock_descriptor(&self, file: &OpenFile) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = file.flock.get() {
+            return Ok(Arc::clone(fd));
+        }
+        // A lock on NFS asks for the access that the caller has.
+        let access = file.lower_flags & OFlags::RWMODE;
+        let fd = self.descriptor(file)?;
+        let own = Arc::new(self.nodes.proc().reopen(fd.as_fd(), access)?);
+        Ok(Arc::clone(file.flock.get_or_init(|| own)))
     }
 
     pub(crate) fn do_read(&self, op: &Read) -> Result<Data, Errno> {
@@ -335,7 +388,8 @@ impl StackFs {
             self.waiting.wake();
         }
         if self.lower_reports_on_close {
-            let fd = file.fd.try_clone().map_err(|error| errno(&error))?;
+            let fd = self.descriptor(&file)?;
+            let fd = fd.try_clone().map_err(|error| errno(&error))?;
             sys::close_reporting(fd)?;
         }
         Ok(())
@@ -356,12 +410,7 @@ impl StackFs {
                 .unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *owners)
         };
-        if file.counted {
-            self.backings.close(file.node);
-        }
-        if let Some(key) = file.shared {
-            self.lower_files.close(key);
-        }
+        self.uncount(file.counts());
         for owner in owners {
             self.locks.release(Holder {
                 node: file.node,

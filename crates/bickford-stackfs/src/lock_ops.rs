@@ -320,7 +320,8 @@ impl StackFs {
             node: file.node,
             owner: op.owner.0,
         };
-        let found = self.locks.get(holder, record(&op.lock)?, file.fd.as_fd())?;
+        let fd = self.descriptor(&file)?;
+        let found = self.locks.get(holder, record(&op.lock)?, fd.as_fd())?;
         Ok(found.map_or_else(Lock::none, |found| answer(found.lock, found.pid)))
     }
 
@@ -330,8 +331,8 @@ impl StackFs {
                 file.locked_by(op.owner.0);
             }
             let fd = match op.flock {
-                true => file.flock_descriptor(self.nodes.proc())?,
-                false => Arc::clone(&file.fd),
+                true => self.flock_descriptor(&file)?,
+                false => self.descriptor(&file)?,
             };
             Attempt::new(op, file.node, fd)
         });

@@ -1,7 +1,8 @@
 //! Descriptors of open lower files: one for all opens of an inode with the same flags.
 //!
 //! Nothing that goes through a handle depends on the position of the lower descriptor, so that a
-//! file which is open ten thousand times, as mappings keep it, needs one descriptor.
+//! file which is open ten thousand times, as mappings keep it, needs one descriptor. A file that
+//! somebody else keeps open, and that can be opened again, needs none where they are scarce.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -33,7 +34,7 @@ pub(crate) struct LowerFiles {
 }
 
 impl LowerFiles {
-    /// Room for `limit` descriptors.
+    /// Room for `limit` descriptors, a quarter of it for what could do without.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             files: Sharded::default(),
@@ -42,8 +43,13 @@ impl LowerFiles {
         }
     }
 
+    /// Whether opens that can do without a descriptor are to do so.
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.held.load(Ordering::Relaxed) >= self.limit / 4
+    }
+
     /// The descriptor to use for one more open: another open's, or else `fd`. ENFILE at the limit.
-    pub(crate) fn open(&self, key: Key, fd: OwnedFd) -> Result<Arc<OwnedFd>, Errno> {
+    pub(crate) fn open(&self, key: Key, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
         let mut files = self.files.of(key.node);
         if let Some(shared) = files.get_mut(&key) {
             shared.opens += 1;
@@ -57,7 +63,6 @@ impl LowerFiles {
             drop(files);
             return Err(Errno::NFILE);
         }
-        let fd = Arc::new(fd);
         let shared = Shared {
             fd: Arc::clone(&fd),
             opens: 1,
@@ -105,8 +110,8 @@ mod tests {
         flags: OFlags::RDWR,
     };
 
-    fn file() -> OwnedFd {
-        tempfile::tempfile().unwrap().into()
+    fn file() -> Arc<OwnedFd> {
+        Arc::new(tempfile::tempfile().unwrap().into())
     }
 
     #[test]
@@ -139,5 +144,16 @@ mod tests {
         files.close(READ);
         files.close(READ);
         assert!(files.open(WRITE, file()).is_ok());
+    }
+
+    #[test]
+    fn they_are_scarce_from_a_quarter_of_the_limit_on() {
+        let files = LowerFiles::new(8);
+        files.open(READ, file()).unwrap();
+        assert!(!files.are_scarce());
+        files.open(WRITE, file()).unwrap();
+        assert!(files.are_scarce());
+        files.close(READ);
+        assert!(!files.are_scarce());
     }
 }

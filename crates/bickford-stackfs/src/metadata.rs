@@ -108,7 +108,7 @@ impl StackFs {
 
     pub(crate) fn object(&self, node: NodeId, handle: Option<FileHandle>) -> Result<Object, Errno> {
         match handle.and_then(|handle| self.files.get(handle.0).ok()) {
-            Some(file) => Ok(Object::Opened(Arc::clone(&file.fd))),
+            Some(file) => Ok(Object::Opened(self.descriptor(&file)?)),
             None => Ok(Object::Path(self.nodes.object(node.0)?)),
         }
     }

@@ -366,6 +366,11 @@ impl Nodes {
         }
     }
 
+    /// Whether an object that is open somewhere can be opened again without a descriptor of ours.
+    pub(crate) fn is_handle(&self, node: u64) -> bool {
+        matches!(self.locate(node), Ok(Location::Handle { .. }))
+    }
+
     fn open_handle(
         &self,
         mount: u16,
