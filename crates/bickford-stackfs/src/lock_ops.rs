@@ -118,6 +118,16 @@ impl Attempt {
         }
     }
 
+    /// The first record lock in the way.
+    fn in_the_way(&self, locks: &RecordLocks) -> Option<RecordLock> {
+        match self {
+            Self::Record {
+                holder, lock, fd, ..
+            } => Some(locks.in_the_way(*holder, *lock, fd.as_fd()).ok()??.0),
+            Self::Flock { .. } => None,
+        }
+    }
+
     fn run(&self, locks: &RecordLocks) -> Result<(), Errno> {
         match self {
             Self::Record {
@@ -135,8 +145,8 @@ struct Waiting {
     attempt: Attempt,
     interrupt: Arc<Interrupt>,
     reply: Reply<()>,
-    /// It has not been tried since it waits.
-    fresh: bool,
+    /// The record lock that it was last known to wait for.
+    in_the_way: Option<RecordLock>,
 }
 
 /// Whether `new` waits for somebody who waits, and so on, for its own owner. As far as the kernel
@@ -275,7 +285,9 @@ impl WaitingLocks {
                 .collect();
             self.refuse_deadlocks(&mut kept);
             let mut queue = self.queue();
-            queue.waiting.extend(kept);
+            // Who has come meanwhile comes after them.
+            kept.append(&mut queue.waiting);
+            queue.waiting = kept;
             if queue.waiting.is_empty() {
                 queue.running = false;
                 return;
@@ -283,16 +295,20 @@ impl WaitingLocks {
         }
     }
 
-    /// EDEADLK to whoever closes a cycle of waiting, which is one who has just begun to wait.
+    /// EDEADLK to whoever closes a cycle of waiting: one who has just begun to wait, or waits for another lock
+    /// than before, as what was in the way is gone.
     fn refuse_deadlocks(&self, waiting: &mut Vec<Waiting>) {
-        while let Some(place) = waiting.iter().position(|one| one.fresh) {
-            let mut fresh = waiting.remove(place);
-            if is_deadlock(waiting, &self.locks, &fresh.attempt) {
+        let mut place = 0;
+        while let Some(one) = waiting.get_mut(place) {
+            let before = one.in_the_way;
+            one.in_the_way = one.attempt.in_the_way(&self.locks);
+            let another = one.in_the_way.is_some() && one.in_the_way != before;
+            let closes = |one: &Waiting| is_deadlock(waiting, &self.locks, &one.attempt);
+            if another && waiting.get(place).is_some_and(closes) {
                 self.count.fetch_sub(1, Ordering::SeqCst);
-                fresh.reply.error(Errno::DEADLK);
+                waiting.remove(place).reply.error(Errno::DEADLK);
             } else {
-                fresh.fresh = false;
-                waiting.insert(place, fresh);
+                place += 1;
             }
         }
     }
@@ -346,7 +362,7 @@ impl StackFs {
                     attempt,
                     interrupt: cx.interrupt(),
                     reply,
-                    fresh: true,
+                    in_the_way: None,
                 });
             }
             result => {

@@ -120,23 +120,14 @@ impl RecordLocks {
         Ok(fd)
     }
 
-    /// The first lock in the way of `lock`.
+    /// The first lock in the way of `lock`, and who holds it.
     pub(crate) fn get(
         &self,
         holder: Holder,
         lock: RecordLock,
         opened: BorrowedFd<'_>,
     ) -> Result<Option<Conflict>, Errno> {
-        let own = self
-            .carriers
-            .of(holder.node)
-            .get(&holder)
-            .map(|carrier| Arc::clone(&carrier.fd));
-        let found = match &own {
-            Some(fd) => sys::get_record_lock(fd.as_fd(), lock)?,
-            None => sys::get_record_lock(opened, lock)?,
-        };
-        let Some((lock, pid)) = found else {
+        let Some((lock, pid)) = self.in_the_way(holder, lock, opened)? else {
             return Ok(None);
         };
         // A lock of an open file description names no process.
@@ -145,6 +136,24 @@ impl RecordLocks {
         };
         let owner = None;
         Ok(Some(Conflict { lock, pid, owner }))
+    }
+
+    /// The first lock in the way of `lock`, and its process as fcntl(2) tells it.
+    pub(crate) fn in_the_way(
+        &self,
+        holder: Holder,
+        lock: RecordLock,
+        opened: BorrowedFd<'_>,
+    ) -> Result<Option<(RecordLock, i32)>, Errno> {
+        let own = self
+            .carriers
+            .of(holder.node)
+            .get(&holder)
+            .map(|carrier| Arc::clone(&carrier.fd));
+        match &own {
+            Some(fd) => sys::get_record_lock(fd.as_fd(), lock),
+            None => sys::get_record_lock(opened, lock),
+        }
     }
 
     /// Who else than `holder` holds `lock`.

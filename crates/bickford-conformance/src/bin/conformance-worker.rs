@@ -8,8 +8,8 @@
 //! `try-lock KIND FILE`: tries to lock a file without waiting and prints what came of it; KIND is
 //! `flock` or `record`, or either with `-shared`.
 //!
-//! `hold-lock KIND FILE START LENGTH [MORE]`: takes a record lock, `read` or `write`, says so, and waits for
-//! a line; then takes one for writing on byte MORE, too, prints what came of it, and waits for another. Where
+//! `hold-lock KIND FILE START LENGTH [MORE LENGTH]`: takes a record lock, `read` or `write`, says so, and waits
+//! for a line; then takes one for writing from MORE on, too, prints what came of it, and waits for another. Where
 //! that is refused it gives up the first.
 //!
 //! `map-fill FILE OFFSET LENGTH BYTE`: fills a part of a file through a shared map and syncs it.
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!(
                 "usage: conformance-worker churn DIRECTORY INDEX ROUNDS | append FILE INDEX LINES \
-                 | try-lock KIND FILE | hold-lock KIND FILE START LENGTH [MORE] \
+                 | try-lock KIND FILE | hold-lock KIND FILE START LENGTH [MORE LENGTH] \
                  | map-fill FILE OFFSET LENGTH BYTE | direct-read FILE OFFSET | load DIRECTORY"
             );
             return ExitCode::from(2);
@@ -141,9 +141,9 @@ fn hold_lock(kind: &str, path: &Path, range: [usize; 2], more: &[&str]) -> io::R
     lock(kind, range)?;
     println!("held");
     io::stdin().read_line(&mut String::new())?;
-    if let [more] = more {
-        let [byte] = numbers([more])?;
-        match lock(LockKind::Write, [byte, 1]) {
+    if let [start, length] = more {
+        let more = numbers([start, length])?;
+        match lock(LockKind::Write, more) {
             Ok(()) => println!("held"),
             Err(error) => {
                 lock(LockKind::Unlock, range)?;

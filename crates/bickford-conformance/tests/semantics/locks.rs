@@ -16,6 +16,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("record-locks", record_locks),
     ("record-locks-of-several", record_locks_of_several),
     ("record-locks-in-deadlock", record_locks_in_deadlock),
+    (
+        "record-locks-in-deadlock-later",
+        record_locks_in_deadlock_later,
+    ),
 ];
 
 /// What another process gets that tries to lock without waiting.
@@ -202,7 +206,7 @@ fn record_locks_in_deadlock(top: &Path) -> Seen {
     let file = File::options().read(true).write(true).open(&path);
     let file = file.expect("open");
     for _ in 0..5 {
-        let mut other = Holding::start("write", &path, &["0", "1", "1"]);
+        let mut other = Holding::start("write", &path, &["0", "1", "1", "1"]);
         record_lock(&file, LockKind::Write, 1, 1).expect("lock");
         other.go_on();
         let here = record_lock(&file, LockKind::Write, 0, 1).map_err(|error| error.to_string());
@@ -214,6 +218,39 @@ fn record_locks_in_deadlock(top: &Path) -> Seen {
         let mut outcomes = [here.err().unwrap_or("held".into()), there];
         outcomes.sort();
         saw!(seen, outcomes);
+        record_lock(&file, LockKind::Unlock, 0, 0).expect("unlock");
+    }
+    seen
+}
+
+/// One waits for a lock behind which there is another, and only once the first is given up do two wait for
+/// each other.
+fn record_locks_in_deadlock_later(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let file = File::options().read(true).write(true).open(&path);
+    let file = file.expect("open");
+    for _ in 0..5 {
+        let mut first = Holding::start("write", &path, &["0", "1"]);
+        record_lock(&file, LockKind::Write, 1, 1).expect("lock");
+        let mut other = Holding::start("write", &path, &["2", "1", "0", "2"]);
+        other.go_on();
+        let releasing = std::thread::spawn(move || {
+            // Until both wait, or else it is the plain case.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            first.go_on();
+            first.process.wait().expect("wait");
+        });
+        let here = record_lock(&file, LockKind::Write, 2, 1).map_err(|error| error.to_string());
+        if here.is_err() {
+            record_lock(&file, LockKind::Unlock, 1, 1).expect("unlock");
+        }
+        let mut outcomes = [here.err().unwrap_or("held".into()), other.line()];
+        outcomes.sort();
+        saw!(seen, outcomes);
+        releasing.join().expect("release");
+        drop(other);
         record_lock(&file, LockKind::Unlock, 0, 0).expect("unlock");
     }
     seen
