@@ -21,7 +21,7 @@ use bickford::transport::memory::Kernel;
 use bickford_stackfs::{Preset, StackFs};
 use rustix::fs::{FileType, Mode};
 
-use support::{Mount, can_mount};
+use support::{Mount, can_mount, descriptors};
 
 const PER_DIRECTORY: usize = 1000;
 const BYTES_MAX: usize = 150;
@@ -85,10 +85,6 @@ fn resident() -> usize {
         .unwrap();
     let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib * 1024
-}
-
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 /// What the inodes that were looked up between `before` and now have cost.

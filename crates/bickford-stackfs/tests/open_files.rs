@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bickford_stackfs::{IoMode, Preset, Settings};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
-use support::{Mount, can_mount};
+use support::{Mount, can_mount, descriptors};
 
 const DESCRIPTORS: usize = 512;
 const FILES: usize = 600;
@@ -22,10 +22,6 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 fn passthrough(exclusive: bool) -> Settings {
@@ -76,6 +72,9 @@ fn use_it(mount: &Mount, name: &str, file: &File, again: &File) {
     assert_eq!(rustix::fs::flock(again, lock), Err(Errno::WOULDBLOCK));
     rustix::fs::flock(file, FlockOperation::Unlock).unwrap();
     rustix::fs::flock(again, lock).unwrap();
+    let record = |operation| rustix::fs::fcntl_lock(file, operation);
+    record(lock).unwrap();
+    record(FlockOperation::Unlock).unwrap();
     fs::remove_file(mount.path(name)).unwrap();
     file.write_all_at(b"more", 8192).unwrap();
     file.sync_all().unwrap();

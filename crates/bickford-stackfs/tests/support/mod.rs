@@ -115,6 +115,11 @@ pub(crate) fn permissions(mode: u32) -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(mode)
 }
 
+/// How many descriptors this process has open.
+pub(crate) fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
 /// Mounting needs root; without, a test has nothing to stand on and says so.
 pub(crate) fn can_mount() -> bool {
     let root = rustix::process::geteuid().is_root();
