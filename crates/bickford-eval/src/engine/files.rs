@@ -1,5 +1,6 @@
 //! The files of a set: their paths, which of them exist, and which is taken next.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
@@ -116,7 +117,8 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 #[derive(Debug)]
 struct Lists {
     existing: Vec<u32>,
-    missing: Vec<u32>,
+    /// The one that has been missing longest comes first.
+    missing: VecDeque<u32>,
     /// Place in `existing`, or `NOWHERE`.
     place: Vec<u32>,
     open: Vec<u16>,
@@ -142,7 +144,7 @@ impl Pool {
         Self {
             lists: Mutex::new(Lists {
                 existing,
-                missing,
+                missing: missing.into(),
                 place,
                 open: vec![0; files],
             }),
@@ -153,9 +155,9 @@ impl Pool {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a file that does not exist; it is nobody else's until [`Pool::created`].
+    /// Takes the file that has been missing longest; it is nobody else's until [`Pool::created`].
     pub(super) fn take_missing(&self) -> Option<u32> {
-        self.lists().missing.pop()
+        self.lists().missing.pop_front()
     }
 
     /// The file now exists and is open once.
@@ -215,7 +217,7 @@ impl Pool {
     /// The file is gone and may be created again, last of all.
     pub(super) fn deleted(&self, index: u32) {
         let lists = &mut *self.lists();
-        lists.missing.push(index);
+        lists.missing.push_back(index);
     }
 }
 
@@ -298,5 +300,16 @@ mod tests {
         assert_eq!(pool.take_missing(), Some(held));
         pool.created(held);
         assert_eq!(pool.hold_existing(&mut rotor), Some(held));
+    }
+
+    #[test]
+    fn what_was_deleted_is_created_again_last_of_all() {
+        let pool = Pool::new(&set(10, 8, 80), 1);
+        let mut rotor = 0;
+        let deleted = pool.take_existing(&mut rotor).unwrap();
+        pool.deleted(deleted);
+        let order = [(); 3].map(|()| pool.take_missing());
+        assert_eq!(order[2], Some(deleted));
+        assert_eq!(pool.take_missing(), None);
     }
 }
