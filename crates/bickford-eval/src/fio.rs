@@ -109,8 +109,10 @@ impl FioSpec {
         ]
         .into_iter()
         .chain(
-            // Caches are dropped before the run, by us: fio's own invalidation would only cost. A write
-            // counts as done when it is on the device (end_fsync), as in a job 15 times the memory.
+            // Caches are dropped before the run, by us: fio's own invalidation would only cost. No
+            // posix_fadvise(2): Filebench gives none, and it would tell the mount's file how it is read but
+            // not the lower one. A write counts as done when it is on the device (end_fsync), as in a
+            // job 15 times the memory.
             [
                 "--ioengine=psync",
                 "--thread",
@@ -118,6 +120,7 @@ impl FioSpec {
                 "--output-format=json",
                 "--eta=never",
                 "--invalidate=0",
+                "--fadvise_hint=0",
                 "--fallocate=none",
                 "--randrepeat=1",
                 "--norandommap=1",
