@@ -21,7 +21,7 @@ use crate::error::EvalError;
 use crate::host::Machine;
 use crate::host::device::Device;
 use crate::report::{date, figure};
-use crate::stats::Summary;
+use crate::stats::{Comparison, Interval, Summary};
 
 use sum::{StageSum, TOLERANCE_PCT};
 
@@ -46,9 +46,64 @@ struct Agreement {
     other: &'static str,
     of_other: Summary,
     of_engine: Summary,
+    /// The engine's median over the other's.
     ratio: f64,
-    /// The ranges of the rounds overlap.
-    within_spread: bool,
+    /// What drawing the rounds again makes of the ratio.
+    interval: Interval,
+    verdict: Verdict,
+}
+
+/// Whether two programs agree: their ratio is to be 1, within [`TOLERANCE_PCT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Agree,
+    /// The rounds scatter so much that the ratio may be within the tolerance or outside it.
+    Undecided,
+    Differ,
+}
+
+impl Agreement {
+    /// `None` where one of them has no round.
+    fn of(
+        work: &str,
+        unit: &'static str,
+        other: &'static str,
+        theirs: &[f64],
+        ours: &[f64],
+    ) -> Option<Self> {
+        let compared = Comparison::of(theirs, ours)?;
+        let [low, high] =
+            [compared.interval_pct.low, compared.interval_pct.high].map(|pct| 1.0 + pct / 100.0);
+        let tolerance = TOLERANCE_PCT / 100.0;
+        let (least, most) = (1.0 / (1.0 + tolerance), 1.0 + tolerance);
+        let verdict = if low >= least && high <= most {
+            Verdict::Agree
+        } else if high < least || low > most {
+            Verdict::Differ
+        } else {
+            Verdict::Undecided
+        };
+        Some(Self {
+            work: work.to_owned(),
+            unit,
+            other,
+            of_other: Summary::of(theirs)?,
+            of_engine: Summary::of(ours)?,
+            ratio: compared.ratio,
+            interval: Interval { low, high },
+            verdict,
+        })
+    }
+
+    fn failure(&self) -> Option<String> {
+        (self.verdict == Verdict::Differ).then(|| {
+            format!(
+                "{}: {} and the engine differ by more than {TOLERANCE_PCT}%: ratio {:.2} ({:.2} to {:.2})",
+                self.work, self.other, self.ratio, self.interval.low, self.interval.high
+            )
+        })
+    }
 }
 
 /// What of an operation's time natively is the engine's own.
@@ -72,8 +127,8 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|e| EvalError::SetUp(e.to_string()))?;
     }
-    let device =
-        Device::set_up(&args.device, &work, agreement::BYTES * 2).map_err(EvalError::SetUp)?;
+    let device = Device::set_up(&args.device, &work, agreement::BYTES * 2, &stop)
+        .map_err(EvalError::SetUp)?;
     let check = Check {
         device: &device,
         work: &work,
@@ -110,6 +165,7 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         .stages
         .iter()
         .filter_map(StageSum::failure)
+        .chain(findings.agreement.iter().filter_map(Agreement::failure))
         .collect();
     for failure in &failures {
         eprintln!("bickford eval: {failure}");
@@ -160,17 +216,19 @@ fn text(findings: &Findings) -> String {
         };
         let _ = writeln!(
             out,
-            "  {}: {} {}, engine {} {}; ratio {:.3}, {}",
+            "  {}: {} {}, engine {} {}; ratio {:.2} ({:.2} to {:.2}), {}",
             a.work,
             a.other,
             of(&a.of_other),
             of(&a.of_engine),
             a.unit,
             a.ratio,
-            if a.within_spread {
-                "within their spread"
-            } else {
-                "NOT within their spread"
+            a.interval.low,
+            a.interval.high,
+            match a.verdict {
+                Verdict::Agree => "they agree",
+                Verdict::Undecided => "undecided: the rounds scatter; more --rounds narrow it",
+                Verdict::Differ => "THEY DIFFER",
             }
         );
     }
@@ -210,4 +268,40 @@ fn text(findings: &Findings) -> String {
         let _ = writeln!(out, "not checked: {problem}");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(theirs: &[f64], ours: &[f64]) -> Verdict {
+        Agreement::of("w", "u", "fio", theirs, ours)
+            .unwrap()
+            .verdict
+    }
+
+    #[test]
+    fn programs_agree_when_their_ratio_is_surely_near_one() {
+        assert_eq!(
+            verdict(&[100.0, 101.0, 99.0], &[102.0, 103.0, 101.0]),
+            Verdict::Agree
+        );
+        // The ranges of the rounds overlap, and nothing follows from it.
+        assert_eq!(
+            verdict(&[50.0, 120.0, 440.0], &[300.0, 407.0, 430.0]),
+            Verdict::Undecided
+        );
+        assert_eq!(
+            verdict(&[100.0, 101.0, 99.0], &[130.0, 133.0, 131.0]),
+            Verdict::Differ
+        );
+    }
+
+    #[test]
+    fn only_a_difference_fails() {
+        let of = |ours: &[f64]| Agreement::of("w", "u", "fio", &[100.0, 100.0], ours).unwrap();
+        assert!(of(&[150.0, 150.0]).failure().unwrap().contains("1.50"));
+        assert!(of(&[100.0, 150.0]).failure().is_none());
+        assert!(Agreement::of("w", "u", "fio", &[], &[1.0]).is_none());
+    }
 }
