@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::fio::{Access, FioSpec};
+use crate::host::cgroup;
 use crate::measure::Work;
 use crate::wml;
 
@@ -211,9 +212,12 @@ impl Kind {
                 // A file takes whole blocks, an inode and its share of a directory.
                 w.filesets
                     .iter()
-                    .map(|s| s.entries * (s.size.div_ceil(4096) * 4096 + 1024))
-                    .sum::<u64>()
-                    * 3
+                    .map(|s| {
+                        let blocks = s.size.div_ceil(4096).saturating_mul(4096);
+                        s.entries.saturating_mul(blocks.saturating_add(1024))
+                    })
+                    .fold(0, u64::saturating_add)
+                    .saturating_mul(3)
                     / 2
             }),
             Self::Postmark {
@@ -257,6 +261,36 @@ impl Row {
             _ => 0,
         }
     }
+}
+
+/// What to say of rows whose share of the papers' memory is less than programs need, if there are any.
+#[must_use]
+pub fn raised_memory(rows: &[Row], scale: f64) -> Option<String> {
+    let least = rows.iter().map(|row| row.memory).min()?;
+    if least >= cgroup::LEAST {
+        return None;
+    }
+    let mut note = format!(
+        "At this scale the papers' memory is below the {} MB that programs need, which rows have instead: caches hold a larger part of the files than in the papers.",
+        cgroup::LEAST >> 20
+    );
+    let data = rows.iter().filter_map(|row| match &row.kind {
+        Kind::Fio(spec) if row.memory < cgroup::LEAST => {
+            let bytes = spec.bytes as f64;
+            Some((bytes / row.memory as f64, bytes / cgroup::LEAST as f64))
+        }
+        _ => None,
+    });
+    if let Some((papers, here)) = data.min_by(|a, b| a.1.total_cmp(&b.1)) {
+        note.push_str(&format!(
+            " Files of data rows are {here:.1} times the memory and not {papers:.1} times."
+        ));
+    }
+    note.push_str(&format!(
+        " From --scale {:.3} on the ratio is the papers'.",
+        scale * cgroup::LEAST as f64 / least as f64 + 0.0005
+    ));
+    Some(note)
 }
 
 const GIB: u64 = 1 << 30;
@@ -513,10 +547,29 @@ mod tests {
     }
 
     #[test]
+    fn rows_say_that_their_memory_is_not_the_papers_share() {
+        assert_eq!(raised_memory(&fast17(0.016), 0.016), None);
+        let note = raised_memory(&fast17(0.008), 0.008).unwrap();
+        assert!(note.contains("7.7 times the memory and not 15.0"), "{note}");
+        assert!(note.contains("From --scale 0.016 on"), "{note}");
+    }
+
+    #[test]
+    fn a_workload_of_any_size_has_a_size() {
+        let text = "define fileset name=a,path=/x,entries=4294967295,size=17592186044416,prealloc\n\
+                    define process name=p { thread name=t { flowop openfile name=o,filesetname=a,fd=1 } }\n";
+        let kind = Kind::Wml {
+            text: text.to_owned(),
+            scale: 1.0,
+        };
+        assert_eq!(kind.bytes(), u64::MAX / 2);
+    }
+
+    #[test]
     fn data_rows_keep_the_ratio_of_data_to_memory() {
-        for row in fast17(0.05) {
+        for row in fast17(0.016) {
             if let Kind::Fio(spec) = &row.kind {
-                let ratio = spec.bytes as f64 / row.memory as f64;
+                let ratio = spec.bytes as f64 / row.memory.max(cgroup::LEAST) as f64;
                 assert!((14.0..17.0).contains(&ratio), "{}: {ratio}", row.name);
             }
         }

@@ -24,7 +24,7 @@ use crate::measure::cycles::Cycles;
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::{Requests, Tracing};
 use crate::results::{Caches, Measured, Outcome, Sample, Store};
-use crate::rows::{Kind, Row};
+use crate::rows::{Kind, Row, raised_memory};
 use crate::target::{Config, Target};
 use crate::worker::{self, Answer, Job};
 
@@ -74,7 +74,7 @@ impl<'a> Runner<'a> {
             .max()
             .unwrap_or(0);
         let device =
-            Device::set_up(&settings.device, &work.path, bytes).map_err(EvalError::SetUp)?;
+            Device::set_up(&settings.device, &work.path, bytes, &stop).map_err(EvalError::SetUp)?;
         let logs = store.directory().join("logs");
         fs::create_dir_all(&logs).map_err(EvalError::io(logs))?;
         Ok(Self {
@@ -148,6 +148,10 @@ impl<'a> Runner<'a> {
                 "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
             ));
         }
+        notes.extend(raised_memory(
+            &self.store.results.settings.rows,
+            self.store.results.settings.scale,
+        ));
         if let Err(reason) = Cycles::start() {
             notes.push(format!("Cycles per operation are not measured: {reason}."));
         }
@@ -367,6 +371,12 @@ impl<'a> Runner<'a> {
                 let finished =
                     program("postmark", &[script.into_os_string()])?.success("postmark")?;
                 // PostMark ends with status 0 after an error; its report tells.
+                if finished.stderr.contains("Error") {
+                    return Err(Ended::Failed(format!(
+                        "postmark: {}",
+                        process::tail(&finished.stderr)
+                    )));
+                }
                 if finished.stdout.contains("Error") || !finished.stdout.contains("transactions") {
                     return Err(Ended::Failed(format!(
                         "postmark: {}",

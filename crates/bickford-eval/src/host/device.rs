@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -64,11 +65,16 @@ pub struct Device {
 }
 
 impl Device {
-    /// Sets up the device under `work`, large enough for `bytes` of files.
+    /// Sets up the device under `work`, large enough for `bytes` of files, unless `stop` is set meanwhile.
     ///
     /// # Errors
     /// What could not be set up; disk and ram need root.
-    pub fn set_up(choice: &Choice, work: &Path, bytes: u64) -> Result<Self, String> {
+    pub fn set_up(
+        choice: &Choice,
+        work: &Path,
+        bytes: u64,
+        stop: &AtomicBool,
+    ) -> Result<Self, String> {
         let lower = work.join("lower");
         let mut device = Self {
             data: lower.join("data"),
@@ -108,7 +114,7 @@ impl Device {
         } else {
             work.join("image")
         };
-        write_image(&image, bytes)?;
+        write_image(&image, bytes, stop)?;
         let arguments = ["--find", "--show", "--direct-io=on", utf8(&image)?];
         device.device = Some(tool("losetup", &arguments)?);
         Ok(device)
@@ -183,9 +189,9 @@ impl Device {
 }
 
 /// Writes every block of the image once: a block that was never written would cost more the first time.
-fn write_image(image: &Path, data: u64) -> Result<(), String> {
+fn write_image(image: &Path, data: u64, stop: &AtomicBool) -> Result<(), String> {
     // Room for ext4's own tables and journal and for files that grow by appends.
-    let length = data + data / 4 + (512 << 20);
+    let length = data.saturating_add(data / 4).saturating_add(512 << 20);
     let parent = image.parent().unwrap_or(image);
     let free = rustix::fs::statvfs(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
     let available = free.f_bavail.saturating_mul(free.f_frsize);
@@ -207,6 +213,9 @@ fn write_image(image: &Path, data: u64) -> Result<(), String> {
         let block = crate::engine::pattern(4 << 20);
         let mut at = 0;
         while at < length {
+            if stop.load(Ordering::Relaxed) {
+                return Err(std::io::ErrorKind::Interrupted.into());
+            }
             file.write_all_at(&block, at)?;
             at += block.len() as u64;
         }

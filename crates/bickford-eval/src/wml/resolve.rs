@@ -157,7 +157,7 @@ impl Workload {
 
 /// The highest descriptor slot a thread may use.
 const MAX_FD: u64 = 63;
-/// The most threads a workload may start.
+/// The most threads a workload may start, over all of its processes.
 const MAX_INSTANCES: u64 = 4096;
 
 struct Attributes<'a> {
@@ -269,6 +269,13 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
     for item in file.items.iter().filter(|i| i.kind == "process") {
         let process = process(item, &workload.filesets, &mut workload.notes)?;
         workload.processes.push(process);
+        if workload.threads() > MAX_INSTANCES {
+            return Err(WmlError::new(
+                item.at,
+                format!("at most {MAX_INSTANCES} threads in all processes"),
+                workload.threads().to_string(),
+            ));
+        }
     }
     if workload.processes.is_empty() {
         let start = Position { line: 1, column: 1 };

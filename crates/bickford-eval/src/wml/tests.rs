@@ -260,6 +260,13 @@ const BAD: &[(&str, usize, usize, &str, &str)] = &[
         "that does something",
         "none",
     ),
+    (
+        "define process name=p,instances=100 {\n thread name=t,instances=41 {\n  flowop closefile name=r,fd=1\n }\n}",
+        1,
+        8,
+        "at most 4096 threads in all",
+        "4100",
+    ),
     ("define file name=a", 1, 1, "a `define process`", "none"),
     ("", 1, 1, "a `define process`", "none"),
     ("eventgen rate=10", 1, 1, "`set`, `define`", "`eventgen`"),
