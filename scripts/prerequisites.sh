@@ -52,6 +52,13 @@ if [ "$purpose" = test ]; then
     [ -e /usr/include/linux/fuse.h ] || missing="$missing linux-libc-dev"
 fi
 
+# `make demo` ends with an evaluation, which only root can run.
+if [ "$purpose" = demo ] && [ "$(id -u)" = 0 ]; then
+    need e2fsprogs mkfs.ext4
+    need fio fio
+    need postmark postmark
+fi
+
 if [ "$purpose" = compare ]; then
     need make make
     need e2fsprogs mkfs.ext4
