@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::about::{Describe, Nodes, Observe, outcome_of};
+use super::about::{Describe, Observe, outcome_of};
 use super::calls::{Call, Done, PostCalls, PreCalls, Resume, Scratch, Step};
+use super::held::{Closing, Held};
 use super::{Layer, Needs, OperationKind, OperationSet, Switches};
-use crate::dispatch::{Context, DetachedContext};
+use crate::dispatch::Context;
 use crate::filesystem::{FileSystem, Negotiation};
 #[allow(
     clippy::wildcard_imports,
@@ -16,7 +17,6 @@ use crate::filesystem::{FileSystem, Negotiation};
 )]
 use crate::ops::*;
 use crate::reply::Reply;
-use crate::{FileHandle, LockOwner, NodeId};
 
 /// A file system with a layer over it; itself a file system, so that layers stack.
 #[derive(Debug)]
@@ -91,37 +91,6 @@ impl<L: Layer, F: FileSystem> Layered<L, F> {
     }
 }
 
-/// How something that was opened is given back.
-struct Closing {
-    cx: DetachedContext,
-    kind: OperationKind,
-    node: NodeId,
-    flags: u32,
-}
-
-/// What a success below holds, to be given back when nobody will hear of it.
-struct Held {
-    nodes: Nodes,
-    handle: Option<FileHandle>,
-}
-
-impl Held {
-    fn of<A: Observe>(result: &Result<A, Errno>) -> Self {
-        let answer = result.as_ref().ok();
-        Self {
-            nodes: answer.map_or(Nodes::None, Observe::nodes),
-            handle: answer.and_then(Observe::handle),
-        }
-    }
-
-    fn node(&self) -> NodeId {
-        match self.nodes {
-            Nodes::One(node) => node,
-            _ => NodeId(0),
-        }
-    }
-}
-
 impl<L: Layer, F: FileSystem> Inner<L, F> {
     fn before<'a, O: Describe, A>(
         &self,
@@ -172,14 +141,14 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
         let kind = O::KIND;
         let kept = op.keep(self.needs.contents);
         let mut done = Done::new(cx, kind, self.timed, self.defer.contains(kind));
-        let closing = below.then(|| closing_of(cx, op)).flatten();
+        let closing = below.then(|| Closing::of(cx, op)).flatten();
         let inner = Arc::clone(self);
         reply.wrap(move |mut result, reply| {
             if inner.post.contains(kind) {
                 let held = below.then(|| Held::of(&result));
                 inner.after(&mut done, &kept, &mut result, post);
                 if let Some(held) = held {
-                    inner.give_back(held, &result, closing.as_deref());
+                    held.give_back(Held::of(&result), &inner.lower, closing.as_deref());
                 }
             }
             if !inner.defer.contains(kind) {
@@ -222,71 +191,6 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
             answer.reveal(data);
         }
     }
-
-    fn give_back<A: Observe>(
-        &self,
-        held: Held,
-        result: &Result<A, Errno>,
-        closing: Option<&Closing>,
-    ) {
-        self.close(&held, result, closing);
-        let told = result.as_ref().map_or(Nodes::None, Observe::nodes);
-        if held.nodes == told {
-            return;
-        }
-        let untold = held.nodes.without(told).into_iter();
-        let forgets: Vec<_> = untold.map(|node| Forget { node, count: 1 }).collect();
-        if !forgets.is_empty() {
-            self.lower.forget(&forgets);
-        }
-    }
-
-    fn close<A>(&self, held: &Held, result: &Result<A, Errno>, closing: Option<&Closing>) {
-        let (Some(handle), Some(closing), Err(_)) = (held.handle, closing, result) else {
-            return;
-        };
-        let cx = closing.cx.context();
-        if closing.kind == OperationKind::Opendir {
-            let op = Releasedir {
-                node: closing.node,
-                handle,
-            };
-            return self.lower.releasedir(&cx, op, Reply::intercept(|_| ()));
-        }
-        let opened = if closing.kind == OperationKind::Open {
-            closing.node
-        } else {
-            held.node()
-        };
-        let op = Release {
-            node: opened,
-            handle,
-            flags: closing.flags,
-            lock_owner: LockOwner(0),
-            flock: false,
-        };
-        self.lower.release(&cx, op, Reply::intercept(|_| ()));
-    }
-}
-
-/// In a box, for most operations open nothing and their answers are to be small on the way.
-fn closing_of<O: Describe>(cx: &Context<'_>, op: &O) -> Option<Box<Closing>> {
-    let opens = matches!(
-        O::KIND,
-        OperationKind::Open
-            | OperationKind::Opendir
-            | OperationKind::Create
-            | OperationKind::Tmpfile
-    );
-    opens.then(|| {
-        let about = op.about();
-        Box::new(Closing {
-            cx: cx.detach(),
-            kind: O::KIND,
-            node: about.node,
-            flags: about.flags.unwrap_or(0),
-        })
-    })
 }
 
 macro_rules! define_layered {

@@ -62,6 +62,7 @@
 
 mod about;
 mod calls;
+mod held;
 mod layered;
 mod make;
 mod needs;
@@ -70,6 +71,7 @@ mod switches;
 
 pub use about::{About, Outcome, about, outcome};
 pub use calls::{Call, Done, PostCalls, PreCalls, Resume, Step};
+pub use held::{Closing, Held};
 pub use layered::Layered;
 pub use needs::Needs;
 pub use operation::{OperationKind, OperationSet, UnknownOperation, nearest};
