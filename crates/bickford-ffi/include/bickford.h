@@ -451,13 +451,15 @@ typedef struct bickford_callbacks {
 
 // A pre-call: before the system call. It may change the request; memory that it puts there must
 // stay valid until its thread is called again. Returns zero to go on, a positive errno, or
-// `BICKFORD_ANSWERED`.
+// `BICKFORD_ANSWERED`. RELEASE and RELEASEDIR reach StackFS after an errno, too, or what they end
+// would stay open; a call that answered what opens, with a handle of its own, answers its end.
 typedef int32_t (*bickford_pre_call)(void *user,
                                      struct bickford_request *request,
                                      struct bickford_answer *answer);
 
 // A post-call: after the system call, with its result (zero or a positive errno) and answer,
-// which it may change. Returns the result.
+// which it may change. Returns the result. When it makes an error of a success, or leaves names
+// out of a READDIRPLUS, StackFS gets back the lookups and the open file that nobody hears of.
 typedef int32_t (*bickford_post_call)(void *user,
                                       const struct bickford_request *request,
                                       struct bickford_answer *answer,
@@ -470,7 +472,8 @@ typedef struct bickford_layer {
   void *user;
   // Operations with a pre-call.
   uint64_t pre_operations;
-  // Operations that reach StackFS. Others are ENOSYS unless a call answers.
+  // Operations that reach StackFS. Others are ENOSYS unless a call answers. RELEASE and
+  // RELEASEDIR come with the operations that open.
   uint64_t call_operations;
   // Operations with a post-call.
   uint64_t post_operations;

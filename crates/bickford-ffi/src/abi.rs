@@ -395,7 +395,8 @@ pub struct bickford_callbacks {
 
 /// A pre-call: before the system call. It may change the request; memory that it puts there must
 /// stay valid until its thread is called again. Returns zero to go on, a positive errno, or
-/// `BICKFORD_ANSWERED`.
+/// `BICKFORD_ANSWERED`. RELEASE and RELEASEDIR reach StackFS after an errno, too, or what they end
+/// would stay open; a call that answered what opens, with a handle of its own, answers its end.
 pub type bickford_pre_call = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -405,7 +406,8 @@ pub type bickford_pre_call = Option<
 >;
 
 /// A post-call: after the system call, with its result (zero or a positive errno) and answer,
-/// which it may change. Returns the result.
+/// which it may change. Returns the result. When it makes an error of a success, or leaves names
+/// out of a READDIRPLUS, StackFS gets back the lookups and the open file that nobody hears of.
 pub type bickford_post_call = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -424,7 +426,8 @@ pub struct bickford_layer {
     pub user: *mut c_void,
     /// Operations with a pre-call.
     pub pre_operations: u64,
-    /// Operations that reach StackFS. Others are ENOSYS unless a call answers.
+    /// Operations that reach StackFS. Others are ENOSYS unless a call answers. RELEASE and
+    /// RELEASEDIR come with the operations that open.
     pub call_operations: u64,
     /// Operations with a post-call.
     pub post_operations: u64,

@@ -1,8 +1,10 @@
 //! Pre-calls and post-calls around a file system.
 
 use std::ffi::{CString, c_void};
+use std::sync::Arc;
 
 use bickford::abi::InitFlags;
+use bickford::layer::{Closing, Held};
 #[allow(
     clippy::wildcard_imports,
     reason = "the operation table names every operation and answer"
@@ -25,7 +27,7 @@ type PostCall =
 
 /// A file system with calls around its operations.
 pub(crate) struct Layer<F> {
-    below: F,
+    below: Arc<F>,
     user: User,
     pre: Option<PreCall>,
     post: Option<PostCall>,
@@ -37,9 +39,9 @@ pub(crate) struct Layer<F> {
     prompt: bool,
 }
 
-impl<F> Layer<F> {
+impl<F: FileSystem> Layer<F> {
     pub(crate) fn new(
-        below: F,
+        below: Arc<F>,
         layer: &bickford_layer,
         config: bickford_config,
         prompt: bool,
@@ -60,7 +62,7 @@ impl<F> Layer<F> {
             pre: layer.pre,
             post: layer.post,
             pre_operations: layer.pre_operations,
-            call_operations: layer.call_operations,
+            call_operations: with_ends(layer.call_operations),
             post_operations: layer.post_operations,
             with_data: layer.metadata_only == 0,
             config,
@@ -112,18 +114,47 @@ impl<F> Layer<F> {
         }
     }
 
-    /// A reply that runs the post-call and then answers `reply`.
-    fn after<A: FlatAnswer>(&self, request: &bickford_request, reply: Reply<A>) -> Reply<A> {
+    /// A reply that runs the post-call and then answers `reply`. What `held` finds in the answer
+    /// from below and not in that of the post-call goes back below.
+    fn after<A: FlatAnswer>(
+        &self,
+        request: &bickford_request,
+        reply: Reply<A>,
+        held: fn(&Result<A, Errno>) -> Held,
+        closing: Option<Box<Closing>>,
+    ) -> Reply<A> {
         let Some(post) = self.post else {
             return reply;
         };
         let (user, with_data) = (self.user, self.with_data);
         let kept = Kept::new(request);
+        let below = Arc::clone(&self.below);
         reply.wrap(move |result, reply| {
             let request = kept.request();
-            reply.complete(run_post(post, user, &request, result, with_data));
+            let before = held(&result);
+            let result = run_post(post, user, &request, result, with_data);
+            before.give_back(held(&result), &below, closing.as_deref());
+            reply.complete(result);
         })
     }
+}
+
+/// Whether an operation ends what another one opened: what is open below stays open without it.
+const fn is_end(operation: u32) -> bool {
+    matches!(operation, BICKFORD_OP_RELEASE | BICKFORD_OP_RELEASEDIR)
+}
+
+/// Operations that reach the file system below, with those that end what they open there.
+const fn with_ends(operations: u64) -> u64 {
+    let files = bit(BICKFORD_OP_OPEN) | bit(BICKFORD_OP_CREATE) | bit(BICKFORD_OP_TMPFILE);
+    let mut all = operations;
+    if operations & files != 0 {
+        all |= bit(BICKFORD_OP_RELEASE);
+    }
+    if operations & bit(BICKFORD_OP_OPENDIR) != 0 {
+        all |= bit(BICKFORD_OP_RELEASEDIR);
+    }
+    all
 }
 
 fn is_data(operation: u32) -> bool {
@@ -239,12 +270,19 @@ macro_rules! define_layer {
                     if let Some(data) = &payload {
                         put_data(&mut request, data);
                     }
+                    let refuse = |errno, op: $operation, reply: Reply<$answer>| {
+                        if !is_end($number) || self.call_operations & bit($number) == 0 {
+                            return reply.error(errno);
+                        }
+                        let reply = reply.wrap(move |_, reply: Reply<$answer>| reply.error(errno));
+                        self.below.$method(cx, op, reply);
+                    };
                     let before = request;
                     if early {
                         match self.before::<$answer>(&mut request) {
                             Ok(None) => {}
                             Ok(Some(answer)) => return reply.ok(answer),
-                            Err(errno) => return reply.error(errno),
+                            Err(errno) => return refuse(errno, op, reply),
                         }
                     }
                     // SAFETY: what a pre-call puts into the request stays until its thread is
@@ -252,7 +290,7 @@ macro_rules! define_layer {
                     let changed = unsafe { Changed::between(&before, &request) };
                     let mut changed = match changed {
                         Ok(changed) => changed,
-                        Err(errno) => return reply.error(errno),
+                        Err(errno) => return refuse(errno, op, reply),
                     };
                     changed.data = changed.data.or(payload.as_deref());
                     let mut op: $operation = op;
@@ -260,7 +298,7 @@ macro_rules! define_layer {
                         op.apply(&request, &changed);
                     }
                     let reply = if self.post_operations & bit($number) != 0 {
-                        self.after(&request, reply)
+                        self.after(&request, reply, Held::of, Closing::of(cx, &op))
                     } else {
                         reply
                     };
@@ -277,49 +315,4 @@ macro_rules! define_layer {
 for_each_operation!(define_layer);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Clone, Copy)]
-    struct Below {
-        prompt: bool,
-    }
-
-    impl FileSystem for Below {
-        fn is_prompt(&self) -> bool {
-            self.prompt
-        }
-    }
-
-    unsafe extern "C" fn pre(
-        _: *mut c_void,
-        _: *mut bickford_request,
-        _: *mut bickford_answer,
-    ) -> i32 {
-        0
-    }
-
-    #[test]
-    fn a_layer_is_prompt_without_calls_or_when_it_says_so() {
-        let layer = |pre_operations| bickford_layer {
-            user: std::ptr::null_mut(),
-            pre_operations,
-            call_operations: !0,
-            post_operations: 0,
-            metadata_only: 0,
-            reserved: 0,
-            pre: Some(pre),
-            post: None,
-        };
-        let with = |pre_operations, prompt, below| {
-            let config = bickford_config::default();
-            let below = Below { prompt: below };
-            let layer = Layer::new(below, &layer(pre_operations), config, prompt);
-            layer.unwrap_or_else(|_| panic!("refused")).is_prompt()
-        };
-        assert!(with(0, false, true));
-        assert!(!with(bit(BICKFORD_OP_LOOKUP), false, true));
-        assert!(with(bit(BICKFORD_OP_LOOKUP), true, true));
-        assert!(!with(0, true, false));
-    }
-}
+mod tests;

@@ -1,0 +1,301 @@
+//! Layers over a file system that writes down what it is asked.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bickford::abi::Opcode;
+use bickford::transport::memory::Kernel;
+use bickford::{FileHandle, NodeId};
+
+use super::*;
+use crate::listing::bickford_listing_add_plus;
+
+/// Node 7 behind every name, handle 9 behind every open.
+#[derive(Default)]
+struct Below {
+    prompt: bool,
+    journal: Arc<Mutex<Vec<String>>>,
+}
+
+impl Below {
+    fn add(&self, line: String) {
+        self.journal.lock().unwrap().push(line);
+    }
+}
+
+fn entry() -> Entry {
+    Entry::new(NodeId(7), Attr::file(7, 0o644, 5), Duration::from_secs(1))
+}
+
+fn created() -> Created {
+    Created {
+        entry: entry(),
+        opened: Opened::new(FileHandle(9)),
+    }
+}
+
+impl FileSystem for Below {
+    fn is_prompt(&self) -> bool {
+        self.prompt
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        for forget in forgets {
+            self.add(format!("forget {} by {}", forget.node, forget.count));
+        }
+    }
+
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
+        match op.name.to_bytes() {
+            b"missing" => reply.ok(Entry::negative(Duration::ZERO)),
+            _ => reply.ok(entry()),
+        }
+    }
+
+    fn mknod(&self, _: &Context<'_>, _: Mknod<'_>, reply: Reply<Entry>) {
+        reply.ok(entry());
+    }
+
+    fn mkdir(&self, _: &Context<'_>, _: Mkdir<'_>, reply: Reply<Entry>) {
+        reply.ok(entry());
+    }
+
+    fn symlink(&self, _: &Context<'_>, _: Symlink<'_>, reply: Reply<Entry>) {
+        reply.ok(entry());
+    }
+
+    fn link(&self, _: &Context<'_>, _: Link<'_>, reply: Reply<Entry>) {
+        reply.ok(entry());
+    }
+
+    fn create(&self, _: &Context<'_>, _: Create<'_>, reply: Reply<Created>) {
+        reply.ok(created());
+    }
+
+    fn tmpfile(&self, _: &Context<'_>, _: Tmpfile, reply: Reply<Created>) {
+        reply.ok(created());
+    }
+
+    fn open(&self, _: &Context<'_>, _: Open, reply: Reply<Opened>) {
+        reply.ok(Opened::new(FileHandle(9)));
+    }
+
+    fn opendir(&self, _: &Context<'_>, _: Opendir, reply: Reply<Opened>) {
+        reply.ok(Opened::new(FileHandle(9)));
+    }
+
+    fn release(&self, _: &Context<'_>, op: Release, reply: Reply<()>) {
+        self.add(format!("release {} {} {}", op.node, op.handle, op.flags));
+        reply.ok(());
+    }
+
+    fn releasedir(&self, _: &Context<'_>, op: Releasedir, reply: Reply<()>) {
+        self.add(format!("releasedir {} {}", op.node, op.handle));
+        reply.ok(());
+    }
+
+    fn readdirplus(&self, _: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
+        let mut listing = op.listing();
+        for (offset, name) in [(1, b".".as_slice()), (2, b"one"), (3, b"two")] {
+            let name = DirectoryEntry {
+                name,
+                ino: 7,
+                offset,
+                mode: 0o100_000,
+            };
+            assert!(listing.push_entry(&name, &entry()));
+        }
+        reply.ok(listing);
+    }
+}
+
+unsafe extern "C" fn pre(
+    user: *mut c_void,
+    _: *mut bickford_request,
+    _: *mut bickford_answer,
+) -> i32 {
+    user.addr() as i32
+}
+
+unsafe extern "C" fn post(
+    user: *mut c_void,
+    _: *const bickford_request,
+    _: *mut bickford_answer,
+    _: i32,
+) -> i32 {
+    user.addr() as i32
+}
+
+/// A layer without calls whose calls return `code`.
+fn layer(code: i32) -> bickford_layer {
+    bickford_layer {
+        user: std::ptr::without_provenance_mut(code as usize),
+        pre_operations: 0,
+        call_operations: !0,
+        post_operations: 0,
+        metadata_only: 0,
+        reserved: 0,
+        pre: Some(pre),
+        post: Some(post),
+    }
+}
+
+struct Fixture {
+    kernel: Kernel,
+    journal: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fixture {
+    fn new(layer: &bickford_layer) -> Self {
+        let below = Below::default();
+        let journal = Arc::clone(&below.journal);
+        let config = bickford_config::default();
+        let layer = Layer::new(Arc::new(below), layer, config, false).unwrap();
+        let mut kernel = Kernel::new(layer);
+        assert_eq!(kernel.init().unwrap().error, 0);
+        Self { kernel, journal }
+    }
+
+    /// The error of an answer, and what was asked below.
+    fn call(&mut self, opcode: Opcode, node: u64, body: &[u8]) -> (i32, Vec<String>) {
+        let answer = self.kernel.call(opcode, node, body).unwrap();
+        let asked = std::mem::take(&mut *self.journal.lock().unwrap());
+        (-answer.error, asked)
+    }
+}
+
+/// A structure of the kernel's and a name.
+fn body(words: &[u32], name: &[u8]) -> Vec<u8> {
+    let words = words.iter().flat_map(|word| word.to_ne_bytes());
+    words.chain(name.iter().copied()).collect()
+}
+
+/// `struct fuse_read_in`, and near enough `struct fuse_release_in`: handle 9.
+fn handle_body() -> Vec<u8> {
+    body(&[9, 0, 0, 0, 4096, 0, 0, 0, 0, 0], b"")
+}
+
+#[test]
+fn a_layer_is_prompt_without_calls_or_when_it_says_so() {
+    let with = |pre_operations, prompt, below| {
+        let layer = bickford_layer {
+            pre_operations,
+            ..layer(0)
+        };
+        let below = Below {
+            prompt: below,
+            ..Below::default()
+        };
+        let config = bickford_config::default();
+        let layer = Layer::new(Arc::new(below), &layer, config, prompt);
+        layer.unwrap().is_prompt()
+    };
+    assert!(with(0, false, true));
+    assert!(!with(bit(BICKFORD_OP_LOOKUP), false, true));
+    assert!(with(bit(BICKFORD_OP_LOOKUP), true, true));
+    assert!(!with(0, true, false));
+}
+
+#[test]
+fn a_success_that_becomes_an_error_is_given_back() {
+    const NOSPC: i32 = 28;
+    let mut fixture = Fixture::new(&bickford_layer {
+        post_operations: !0,
+        ..layer(NOSPC)
+    });
+    let forgotten = "forget 7 by 1".to_owned();
+    for (opcode, body) in [
+        (Opcode::Lookup, body(&[], b"name\0")),
+        (Opcode::Mknod, body(&[0o100_644, 0, 0, 0], b"name\0")),
+        (Opcode::Mkdir, body(&[0o755, 0], b"name\0")),
+        (Opcode::Symlink, body(&[], b"name\0target\0")),
+        (Opcode::Link, body(&[3, 0], b"name\0")),
+    ] {
+        let answer = fixture.call(opcode, 1, &body);
+        assert_eq!(answer, (NOSPC, vec![forgotten.clone()]), "{opcode:?}");
+    }
+    let missing = fixture.call(Opcode::Lookup, 1, b"missing\0");
+    assert_eq!(missing, (NOSPC, vec![]));
+    let made = vec!["release 7 9 2".to_owned(), forgotten.clone()];
+    let new = body(&[2, 0o644, 0, 0], b"name\0");
+    assert_eq!(fixture.call(Opcode::Create, 1, &new), (NOSPC, made.clone()));
+    assert_eq!(fixture.call(Opcode::Tmpfile, 1, &new), (NOSPC, made));
+    let open = body(&[1, 0], b"");
+    let closed = vec!["release 5 9 1".to_owned()];
+    assert_eq!(fixture.call(Opcode::Open, 5, &open), (NOSPC, closed));
+    let closed = vec!["releasedir 3 9".to_owned()];
+    assert_eq!(fixture.call(Opcode::Opendir, 3, &open), (NOSPC, closed));
+    assert_eq!(
+        fixture.call(Opcode::Readdirplus, 3, &handle_body()),
+        (NOSPC, vec![forgotten.clone(), forgotten])
+    );
+}
+
+#[test]
+fn a_success_that_stays_is_not_given_back() {
+    let mut fixture = Fixture::new(&bickford_layer {
+        post_operations: !0,
+        ..layer(0)
+    });
+    for (opcode, body) in [
+        (Opcode::Lookup, body(&[], b"name\0")),
+        (Opcode::Create, body(&[2, 0o644, 0, 0], b"name\0")),
+        (Opcode::Open, body(&[1, 0], b"")),
+        (Opcode::Readdirplus, handle_body()),
+    ] {
+        assert_eq!(fixture.call(opcode, 1, &body), (0, vec![]), "{opcode:?}");
+    }
+}
+
+/// Leaves one of two names out of a listing.
+unsafe extern "C" fn hide(
+    _: *mut c_void,
+    _: *const bickford_request,
+    answer: *mut bickford_answer,
+    result: i32,
+) -> i32 {
+    let entry = bickford_answer {
+        node: 7,
+        ..bickford_answer::default()
+    };
+    // SAFETY: a layer passes an answer with a buffer that holds what was listed.
+    let added = unsafe {
+        (*answer).data_length = 0;
+        bickford_listing_add_plus(answer, b"one".as_ptr(), 3, 2, &raw const entry)
+    };
+    assert_eq!(added, 1);
+    result
+}
+
+#[test]
+fn a_name_left_out_of_a_listing_is_given_back() {
+    let mut fixture = Fixture::new(&bickford_layer {
+        post_operations: bit(BICKFORD_OP_READDIRPLUS),
+        post: Some(hide),
+        ..layer(0)
+    });
+    let answer = fixture.call(Opcode::Readdirplus, 3, &handle_body());
+    assert_eq!(answer, (0, vec!["forget 7 by 1".to_owned()]));
+}
+
+#[test]
+fn an_end_reaches_below_whatever_the_pre_call_says() {
+    const IO: i32 = 5;
+    let ends = |code, call_operations| {
+        let mut fixture = Fixture::new(&bickford_layer {
+            pre_operations: !0,
+            call_operations,
+            ..layer(code)
+        });
+        [Opcode::Release, Opcode::Releasedir].map(|end| fixture.call(end, 7, &handle_body()))
+    };
+    let file = vec!["release 7 9 0".to_owned()];
+    let directory = vec!["releasedir 7 9".to_owned()];
+    assert_eq!(ends(IO, !0), [(IO, file.clone()), (IO, directory.clone())]);
+    let opens = bit(BICKFORD_OP_CREATE) | bit(BICKFORD_OP_OPENDIR);
+    assert_eq!(ends(0, opens), [(0, file), (0, directory)]);
+    const NOSYS: i32 = 38;
+    assert_eq!(ends(0, 0), [(NOSYS, vec![]), (NOSYS, vec![])]);
+    // What a call opened with a handle of its own, it ends itself.
+    assert_eq!(ends(BICKFORD_ANSWERED, !0), [(0, vec![]), (0, vec![])]);
+}
