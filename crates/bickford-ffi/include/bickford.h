@@ -503,11 +503,14 @@ extern "C" {
 
 // Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`
 // gets is for `bickford_deferred_complete`, from any thread, even before the callback has
-// returned. The buffer of the answer stays until then; request and answer do not.
+// returned. The buffer of the answer stays until then; request and answer do not. A callback that
+// returns anything else answers with that, if the reply was not completed yet: the number then means
+// nothing, and the buffer is gone.
 //
 // # Safety
 // `reply` came to the callback that runs; `handle` points to a number.
-int32_t bickford_reply_defer(struct bickford_reply *reply, uint64_t *handle);
+int32_t bickford_reply_defer(struct bickford_reply *reply,
+                             uint64_t *handle);
 
 // Whether the caller of the request got a signal: 1 or 0. Such a request should be answered soon,
 // with EINTR if nothing was done.

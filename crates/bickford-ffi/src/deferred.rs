@@ -37,6 +37,14 @@ fn take(handle: u64) -> Result<Deferred, Failure> {
         .ok_or_else(|| unknown(handle))
 }
 
+/// Completes a reply whose callback did not leave it for later after all; nothing to do where it was
+/// completed.
+pub(crate) fn take_back(handle: u64, result: Result<&bickford_answer, Errno>) {
+    if let Ok(deferred) = take(handle) {
+        (deferred.complete)(result, deferred.buffer);
+    }
+}
+
 fn unknown(handle: u64) -> Failure {
     Failure::new(
         BICKFORD_ERROR_HANDLE,
@@ -146,7 +154,9 @@ unsafe fn handle<'a>(reply: *mut bickford_reply) -> Result<&'a mut Handle<'a>, F
 
 /// Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`
 /// gets is for `bickford_deferred_complete`, from any thread, even before the callback has
-/// returned. The buffer of the answer stays until then; request and answer do not.
+/// returned. The buffer of the answer stays until then; request and answer do not. A callback that
+/// returns anything else answers with that, if the reply was not completed yet: the number then means
+/// nothing, and the buffer is gone.
 ///
 /// # Safety
 /// `reply` came to the callback that runs; `handle` points to a number.

@@ -12,7 +12,7 @@ use bickford::{Context, Errno, FileSystem, Negotiation, Reply};
 
 use crate::abi::*;
 use crate::answer::{Buffer, FlatAnswer};
-use crate::deferred::{Handle, InCall, Snapshot, errno};
+use crate::deferred::{self, Handle, InCall, Snapshot, errno};
 use crate::operations::{bit, for_each_operation};
 use crate::parameters::{Parameters, put_data};
 
@@ -114,21 +114,21 @@ impl Callbacks {
                 (&raw mut handle).cast(),
             )
         };
-        let (Some(reply), buffer) = (call.reply, call.buffer) else {
-            return;
-        };
-        match code {
-            // SAFETY: a callback that says success has written the data that it says.
-            0 => reply.complete(unsafe { A::from_flat(&answer, request, buffer) }),
-            1.. => reply.error(errno(code)),
-            _ => {
-                tracing::error!(
-                    operation = cx.opcode().name(),
-                    code,
-                    "a callback returned neither an errno nor a deferred reply"
-                );
-                reply.error(Errno::IO);
+        let InCall {
+            reply,
+            buffer,
+            handle,
+            ..
+        } = call;
+        match (reply, handle) {
+            (Some(reply), _) => reply.complete(outcome(cx, code).and_then(|()| {
+                // SAFETY: a callback that says success has written the data that it says.
+                unsafe { A::from_flat(&answer, request, buffer) }
+            })),
+            (None, Some(handle)) if code != BICKFORD_LATER => {
+                deferred::take_back(handle, outcome(cx, code).map(|()| &answer));
             }
+            (None, _) => {}
         }
     }
 
@@ -138,6 +138,22 @@ impl Callbacks {
         // SAFETY: as above; there is no reply.
         unsafe {
             (self.function)(self.user.0, request, &raw mut answer, std::ptr::null_mut());
+        }
+    }
+}
+
+/// What a callback that did not leave the answer for later made of it.
+fn outcome(cx: &Context<'_>, code: i32) -> Result<(), Errno> {
+    match code {
+        0 => Ok(()),
+        1.. => Err(errno(code)),
+        _ => {
+            tracing::error!(
+                operation = cx.opcode().name(),
+                code,
+                "a callback returned neither an errno nor a deferred reply"
+            );
+            Err(Errno::IO)
         }
     }
 }
@@ -213,7 +229,12 @@ for_each_operation!(define_callbacks);
 
 #[cfg(test)]
 mod tests {
+    use bickford::abi::Opcode;
+    use bickford::transport::memory::{Kernel, Message};
+
     use super::*;
+    use crate::deferred::{bickford_deferred_complete, bickford_reply_defer};
+    use crate::parameters::bytes;
 
     unsafe extern "C" fn nothing(
         _: *mut c_void,
@@ -236,5 +257,49 @@ mod tests {
             let filesystem = Callbacks::new(&callbacks, nothing, config, prompt);
             assert_eq!(filesystem.is_prompt(), prompt);
         }
+    }
+    /// The name says what is done after the reply was deferred, the user what is returned then.
+    unsafe extern "C" fn defer(
+        user: *mut c_void,
+        request: *const bickford_request,
+        answer: *mut bickford_answer,
+        reply: *mut bickford_reply,
+    ) -> i32 {
+        let mut handle = 0;
+        // SAFETY: the arguments live during the call.
+        let name = unsafe {
+            assert_eq!(bickford_reply_defer(reply, &raw mut handle), 0);
+            (*answer).node = 7;
+            bytes((*request).name, (*request).name_length).unwrap()
+        };
+        if name == b"completed" {
+            const NOSPC: i32 = 28;
+            // SAFETY: without an answer.
+            let code = unsafe { bickford_deferred_complete(handle, NOSPC, std::ptr::null()) };
+            assert_eq!(code, 0);
+        }
+        user.addr() as i32
+    }
+
+    fn after_deferring(name: &[u8], code: i32) -> Message {
+        let callbacks = bickford_callbacks {
+            user: std::ptr::without_provenance_mut(code as usize),
+            operations: bit(BICKFORD_OP_LOOKUP),
+            dispatch: Some(defer),
+        };
+        let config = bickford_config::default();
+        let mut kernel = Kernel::new(Callbacks::new(&callbacks, defer, config, false));
+        assert_eq!(kernel.init().unwrap().error, 0);
+        kernel.call(Opcode::Lookup, 1, name).unwrap()
+    }
+
+    #[test]
+    fn a_callback_that_fails_after_it_deferred_is_answered() {
+        const ACCESS: i32 = 13;
+        assert_eq!(after_deferring(b"name\0", ACCESS).error, -ACCESS);
+        let filled_in = after_deferring(b"name\0", 0);
+        assert_eq!((filled_in.error, filled_in.body.first()), (0, Some(&7)));
+        assert_eq!(after_deferring(b"name\0", -77).error, -5);
+        assert_eq!(after_deferring(b"completed\0", ACCESS).error, -28);
     }
 }
