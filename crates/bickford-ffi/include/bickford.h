@@ -329,12 +329,14 @@ typedef struct bickford_answer {
   uint32_t reserved;
   // Statfs.
   struct bickford_statfs statfs;
-  // Where data is put: a buffer of `data_capacity` bytes that goes to the kernel as it is. It
-  // may be set to other memory, from which the data is then copied when the callback returns.
+  // Where data is put: a buffer of `data_capacity` bytes, zero at first. It may be set to other
+  // memory, from which the data is then copied when the callback returns.
   uint8_t *data;
   // Size of the buffer in bytes.
   uint64_t data_capacity;
-  // How many bytes of it are the answer; they must have been written.
+  // How many bytes of it are the answer, from its start on. Those of the buffer that were not
+  // written are zero, or what the answer held before a post-call; other memory must have them
+  // all. More than `data_capacity` in the buffer is EIO.
   uint64_t data_length;
 } bickford_answer;
 
@@ -533,8 +535,8 @@ int32_t bickford_deferred_answer(uint64_t handle, struct bickford_answer *answer
 // when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`.
 //
 // # Safety
-// `answer` is null or an answer whose data is the buffer of the reply, with as many bytes written
-// as it says, or other memory of that many bytes.
+// `answer` is null or an answer whose data is the buffer of the reply, or other memory of as many
+// bytes as it says.
 int32_t bickford_deferred_complete(uint64_t handle,
                                    int32_t result,
                                    const struct bickford_answer *answer);

@@ -344,12 +344,14 @@ pub struct bickford_answer {
     pub reserved: u32,
     /// Statfs.
     pub statfs: bickford_statfs,
-    /// Where data is put: a buffer of `data_capacity` bytes that goes to the kernel as it is. It
-    /// may be set to other memory, from which the data is then copied when the callback returns.
+    /// Where data is put: a buffer of `data_capacity` bytes, zero at first. It may be set to other
+    /// memory, from which the data is then copied when the callback returns.
     pub data: *mut u8,
     /// Size of the buffer in bytes.
     pub data_capacity: u64,
-    /// How many bytes of it are the answer; they must have been written.
+    /// How many bytes of it are the answer, from its start on. Those of the buffer that were not
+    /// written are zero, or what the answer held before a post-call; other memory must have them
+    /// all. More than `data_capacity` in the buffer is EIO.
     pub data_length: u64,
 }
 

@@ -10,60 +10,56 @@ use crate::parameters::bytes;
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
-    room: usize,
+    filled: usize,
 }
 
 impl Buffer {
-    /// Room for `size` bytes, not yet written.
+    /// Room for `size` bytes. They are zero: an answer that says more than was written must not
+    /// show what this memory held before.
     pub(crate) fn with_room(size: u64) -> Result<Self, Errno> {
         if size > BICKFORD_DATA_MAX {
             return Err(Errno::INVAL);
         }
         let size = usize::try_from(size).map_err(|_| Errno::INVAL)?;
         Ok(Self {
-            bytes: Vec::with_capacity(size),
-            room: size,
+            bytes: vec![0; size],
+            filled: 0,
         })
     }
 
     /// What an answer holds that exists already.
     pub(crate) fn holding(bytes: Vec<u8>) -> Self {
-        let room = bytes.len();
-        Self { bytes, room }
+        let filled = bytes.len();
+        Self { bytes, filled }
     }
 
     /// Puts the buffer into an answer.
     pub(crate) fn offer(&mut self, answer: &mut bickford_answer) {
-        answer.data = if self.room == 0 {
+        answer.data = if self.bytes.is_empty() {
             std::ptr::null_mut()
         } else {
             self.bytes.as_mut_ptr()
         };
-        answer.data_capacity = self.room as u64;
-        answer.data_length = self.bytes.len() as u64;
+        answer.data_capacity = self.bytes.len() as u64;
+        answer.data_length = self.filled as u64;
     }
 
     /// The bytes that an answer says there are.
     ///
     /// # Safety
-    /// If the answer's data is this buffer, as many bytes of it have been written as it says; else
-    /// it points to as many bytes.
+    /// The answer's data is this buffer, or points to as many bytes as it says.
     pub(crate) unsafe fn take(mut self, answer: &bickford_answer) -> Result<Vec<u8>, Errno> {
-        if self.room == 0 || !std::ptr::eq(self.bytes.as_ptr(), answer.data) {
+        if self.bytes.is_empty() || !std::ptr::eq(self.bytes.as_ptr(), answer.data) {
             // SAFETY: the caller's promise.
             return Ok(unsafe { bytes(answer.data, answer.data_length) }?.to_vec());
         }
+        let room = self.bytes.len();
         let length = usize::try_from(answer.data_length).map_err(|_| Errno::IO)?;
-        if length > self.room {
-            tracing::error!(
-                length,
-                room = self.room,
-                "an answer is longer than its room"
-            );
+        if length > room {
+            tracing::error!(length, room, "an answer is longer than its room");
             return Err(Errno::IO);
         }
-        // SAFETY: within the capacity, and written, says the caller.
-        unsafe { self.bytes.set_len(length) };
+        self.bytes.truncate(length);
         Ok(self.bytes)
     }
 }
@@ -113,4 +109,29 @@ pub(crate) trait FlatAnswer: Answer {
     /// Into the flat structure; its data is set by the caller. Without `with_data`, data of READ
     /// stay out of it.
     fn expose(self, answer: &mut bickford_answer, with_data: bool) -> Result<Exposed<Self>, Errno>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_written_is_zero() {
+        for size in [24, 4096, 256 << 10] {
+            // Memory that is used again has these bytes in it.
+            let old: Vec<Vec<u8>> = (0..8).map(|_| vec![0xA5; size]).collect();
+            drop(std::hint::black_box(old));
+            let buffers = (0..8).map(|_| Buffer::with_room(size as u64).unwrap());
+            let mut buffers: Vec<Buffer> = buffers.collect();
+            while let Some(mut buffer) = buffers.pop() {
+                let mut answer = bickford_answer::default();
+                buffer.offer(&mut answer);
+                assert_eq!(answer.data_length, 0);
+                answer.data_length = answer.data_capacity;
+                // SAFETY: the data is the buffer.
+                let bytes = unsafe { buffer.take(&answer) }.unwrap();
+                assert_eq!(bytes, vec![0; size]);
+            }
+        }
+    }
 }

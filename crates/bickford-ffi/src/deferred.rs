@@ -228,8 +228,8 @@ pub unsafe extern "C" fn bickford_deferred_answer(
 /// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`.
 ///
 /// # Safety
-/// `answer` is null or an answer whose data is the buffer of the reply, with as many bytes written
-/// as it says, or other memory of that many bytes.
+/// `answer` is null or an answer whose data is the buffer of the reply, or other memory of as many
+/// bytes as it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bickford_deferred_complete(
     handle: u64,

@@ -122,7 +122,7 @@ impl Callbacks {
         } = call;
         match (reply, handle) {
             (Some(reply), _) => reply.complete(outcome(cx, code).and_then(|()| {
-                // SAFETY: a callback that says success has written the data that it says.
+                // SAFETY: a callback that says success leaves the buffer, or points to the data.
                 unsafe { A::from_flat(&answer, request, buffer) }
             })),
             (None, Some(handle)) if code != BICKFORD_LATER => {

@@ -108,7 +108,7 @@ impl<F: FileSystem> Layer<F> {
         // SAFETY: passed with this signature; its arguments live during the call.
         match unsafe { pre(self.user.0, request, &raw mut answer) } {
             0 => Ok(None),
-            // SAFETY: a call that says that it answered has written the data that it says.
+            // SAFETY: a call that says that it answered leaves the buffer, or points to the data.
             BICKFORD_ANSWERED => unsafe { A::from_flat(&answer, request, buffer) }.map(Some),
             code => Err(errno(code)),
         }
@@ -190,7 +190,7 @@ fn run_post<A: FlatAnswer>(
     match unsafe { post(user.0, request, &raw mut answer, code) } {
         0 => match exposed.kept {
             Some(kept) => Ok(kept),
-            // SAFETY: the data are as they were, or as the call says that it wrote them.
+            // SAFETY: the data are the buffer still, or the call points to them.
             None => unsafe { A::from_flat(&answer, request, exposed.buffer) },
         },
         code => Err(errno(code)),

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(add(&mut answer), 1);
         assert_eq!(add(&mut answer), 1);
         assert_eq!(add(&mut answer), 0, "only two fit");
-        // SAFETY: the records were written.
+        // SAFETY: the answer's data is the buffer.
         let bytes = unsafe { buffer.take(&answer) }.unwrap();
         assert_eq!(bytes.len(), 2 * (ENTRY + DIRENT + 8));
         let listing = parse(&bytes, 400, true).unwrap();
