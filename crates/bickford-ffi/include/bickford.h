@@ -442,7 +442,8 @@ typedef int32_t (*bickford_dispatch)(void *user,
 
 // What serves the requests of a file system.
 typedef struct bickford_callbacks {
-  // Passed to every call. Must stay usable from any thread until the session is closed.
+  // Passed to every call. Must stay usable from any thread until `bickford_session_wait` has
+  // returned 0 for the session, or mounting has failed.
   void *user;
   // Operations that are wanted: the sum of `1 << BICKFORD_OP_*`. Others are answered by the
   // library, most with ENOSYS.
@@ -470,7 +471,8 @@ typedef int32_t (*bickford_post_call)(void *user,
 // Pre-calls and post-calls around StackFS. Masks are sums of `1 << BICKFORD_OP_*`; FORGET and
 // DESTROY have no calls.
 typedef struct bickford_layer {
-  // Passed to every call. Must stay usable from any thread until the session is closed.
+  // Passed to every call. Must stay usable from any thread until `bickford_session_wait` has
+  // returned 0 for the session, or mounting has failed.
   void *user;
   // Operations with a pre-call.
   uint64_t pre_operations;
@@ -614,7 +616,8 @@ int32_t bickford_notify_store(uint64_t session,
 // or not at all when the inode is not known.
 //
 // # Safety
-// `receive` can be called by any thread, with `user`, until the session is closed.
+// `receive` can be called by any thread, with `user`, until it was called or
+// `bickford_session_wait` has returned 0.
 int32_t bickford_notify_retrieve(uint64_t session,
                                  uint64_t node,
                                  uint64_t offset,
@@ -638,7 +641,7 @@ int32_t bickford_notify_flush(uint64_t session);
 //
 // # Safety
 // Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
-// to such; the callback can be called by any thread until the session is closed.
+// to such; the callback can be called by any thread until `bickford_session_wait` has returned 0.
 int32_t bickford_mount(const char *mountpoint,
                        const char *options,
                        const struct bickford_config *config,
@@ -661,15 +664,17 @@ int32_t bickford_stackfs_mount(const char *source,
                                const struct bickford_layer *layer,
                                uint64_t *session);
 
-// Waits until the session has ended: unmounted or aborted, and every callback has returned. With a
-// negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
-int32_t bickford_session_wait(uint64_t session, int64_t milliseconds);
+// Waits until the session has ended: unmounted or aborted, and every call has returned; none comes
+// after this has returned 0. With a negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
+int32_t bickford_session_wait(uint64_t session,
+                              int64_t milliseconds);
 
 // Unmounts: `mode` is `BICKFORD_UNMOUNT_*`.
 int32_t bickford_session_unmount(uint64_t session, uint32_t mode);
 
-// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards.
-// Callbacks may still run; wait for the end before, where that matters.
+// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards,
+// unless that failed: then the session is as before. Calls may still come; what they use may go
+// when `bickford_session_wait` has returned 0 before.
 int32_t bickford_session_close(uint64_t session);
 
 // The number of the connection in /sys/fs/fuse/connections, or -1 where it is not known.

@@ -386,7 +386,8 @@ pub type bickford_dispatch = Option<
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bickford_callbacks {
-    /// Passed to every call. Must stay usable from any thread until the session is closed.
+    /// Passed to every call. Must stay usable from any thread until `bickford_session_wait` has
+    /// returned 0 for the session, or mounting has failed.
     pub user: *mut c_void,
     /// Operations that are wanted: the sum of `1 << BICKFORD_OP_*`. Others are answered by the
     /// library, most with ENOSYS.
@@ -424,7 +425,8 @@ pub type bickford_post_call = Option<
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bickford_layer {
-    /// Passed to every call. Must stay usable from any thread until the session is closed.
+    /// Passed to every call. Must stay usable from any thread until `bickford_session_wait` has
+    /// returned 0 for the session, or mounting has failed.
     pub user: *mut c_void,
     /// Operations with a pre-call.
     pub pre_operations: u64,

@@ -2,6 +2,9 @@
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::thread;
+use std::time::Duration;
 
 use bickford::abi::InitFlags;
 use bickford::layer::{Closing, Held};
@@ -37,6 +40,8 @@ pub(crate) struct Layer<F> {
     with_data: bool,
     config: bickford_config,
     prompt: bool,
+    /// One more for each post-call that is owed.
+    owed: Arc<()>,
 }
 
 impl<F: FileSystem> Layer<F> {
@@ -68,6 +73,7 @@ impl<F: FileSystem> Layer<F> {
             config,
             // Without a call, nothing of the caller's code could wait.
             prompt: prompt || layer.pre_operations | layer.post_operations == 0,
+            owed: Arc::default(),
         })
     }
 
@@ -91,6 +97,15 @@ impl<F: FileSystem> Layer<F> {
         if opens.into_iter().any(|open| self.touches(open)) {
             negotiation.withhold(InitFlags::NO_OPEN_SUPPORT | InitFlags::NO_OPENDIR_SUPPORT);
         }
+    }
+
+    /// Waits for the post-calls that are owed: the file system below answers from threads of its
+    /// own, too, and no call may come after the end.
+    fn settle(&self) {
+        while Arc::strong_count(&self.owed) > 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        fence(Ordering::Acquire);
     }
 
     /// Runs the pre-call. An answer comes back if that is to be used.
@@ -128,11 +143,12 @@ impl<F: FileSystem> Layer<F> {
         };
         let (user, with_data) = (self.user, self.with_data);
         let kept = Kept::new(request);
-        let below = Arc::clone(&self.below);
+        let (below, owed) = (Arc::clone(&self.below), Arc::clone(&self.owed));
         reply.wrap(move |result, reply| {
             let request = kept.request();
             let before = held(&result);
             let result = run_post(post, user, &request, result, with_data);
+            drop(owed);
             before.give_back(held(&result), &below, closing.as_deref());
             reply.complete(result);
         })
@@ -246,6 +262,7 @@ macro_rules! define_layer {
 
             fn destroy(&self) {
                 self.below.destroy();
+                self.settle();
             }
 
             fn forget(&self, forgets: &[Forget]) {

@@ -109,7 +109,8 @@ pub unsafe extern "C" fn bickford_notify_store(
 /// or not at all when the inode is not known.
 ///
 /// # Safety
-/// `receive` can be called by any thread, with `user`, until the session is closed.
+/// `receive` can be called by any thread, with `user`, until it was called or
+/// `bickford_session_wait` has returned 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bickford_notify_retrieve(
     session: u64,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, c_char};
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,12 +39,14 @@ pub(crate) fn session(number: u64) -> Result<Arc<Held>, Failure> {
     sessions()
         .as_ref()
         .and_then(|sessions| sessions.get(&number).cloned())
-        .ok_or_else(|| {
-            Failure::new(
-                BICKFORD_ERROR_HANDLE,
-                format!("session {number} was closed, or never opened"),
-            )
-        })
+        .ok_or_else(|| closed(number))
+}
+
+fn closed(number: u64) -> Failure {
+    Failure::new(
+        BICKFORD_ERROR_HANDLE,
+        format!("session {number} was closed, or never opened"),
+    )
 }
 
 /// # Safety
@@ -84,6 +87,14 @@ unsafe fn config(config: *const bickford_config) -> Result<bickford_config, Fail
     Ok(config)
 }
 
+/// Ends a session that nobody gets, so that no call comes after mounting has failed.
+fn give_up(mounted: &MountedSession, error: impl Display) -> Failure {
+    if mounted.unmount(Unmount::Force).is_ok() {
+        mounted.wait();
+    }
+    Failure::new(BICKFORD_ERROR_SYSTEM, error)
+}
+
 fn start(
     filesystem: impl FileSystem,
     mountpoint: &Path,
@@ -93,7 +104,7 @@ fn start(
 ) -> Result<u64, Failure> {
     let mounted = Session::mount(filesystem, mountpoint, options, config)
         .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
-    let watch = watch(&mounted).map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+    let watch = watch(&mounted).map_err(|error| give_up(&mounted, &error))?;
     let held = Arc::new(Held {
         mounted,
         ended: Mutex::new(false),
@@ -108,7 +119,7 @@ fn start(
             *waiter.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
             waiter.changed.notify_all();
         })
-        .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, format!("start a thread: {error}")))?;
+        .map_err(|error| give_up(&held.mounted, format!("start a thread: {error}")))?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     sessions().get_or_insert_default().insert(number, held);
     Ok(number)
@@ -123,7 +134,7 @@ fn start(
 ///
 /// # Safety
 /// Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
-/// to such; the callback can be called by any thread until the session is closed.
+/// to such; the callback can be called by any thread until `bickford_session_wait` has returned 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bickford_mount(
     mountpoint: *const c_char,
@@ -217,8 +228,8 @@ pub unsafe extern "C" fn bickford_stackfs_mount(
     })
 }
 
-/// Waits until the session has ended: unmounted or aborted, and every callback has returned. With a
-/// negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
+/// Waits until the session has ended: unmounted or aborted, and every call has returned; none comes
+/// after this has returned 0. With a negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_session_wait(session: u64, milliseconds: i64) -> i32 {
     guarded(|| {
@@ -269,21 +280,20 @@ pub extern "C" fn bickford_session_unmount(session: u64, mode: u32) -> i32 {
     })
 }
 
-/// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards.
-/// Callbacks may still run; wait for the end before, where that matters.
+/// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards,
+/// unless that failed: then the session is as before. Calls may still come; what they use may go
+/// when `bickford_session_wait` has returned 0 before.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_session_close(session: u64) -> i32 {
     guarded(|| {
         let held = self::session(session)?;
-        if let Some(sessions) = sessions().as_mut() {
-            sessions.remove(&session);
-        }
-        let guard = held.mounted.guard();
-        if guard.is_mounted() {
-            guard
-                .unmount(Unmount::Lazy)
-                .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
-        }
+        held.mounted
+            .unmount(Unmount::Lazy)
+            .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+        sessions()
+            .as_mut()
+            .and_then(|sessions| sessions.remove(&session))
+            .ok_or_else(|| closed(session))?;
         Ok(0)
     })
 }

@@ -37,11 +37,19 @@ fn compile(name: &str, into: &Path) -> PathBuf {
     program
 }
 
+/// Takes away what a program that failed left mounted.
+fn clean_up(mountpoint: &Path) {
+    while rustix::mount::unmount(mountpoint, rustix::mount::UnmountFlags::DETACH).is_ok() {}
+}
+
 /// Waits for a program. When it is late, its mounts are taken away and it is killed.
 fn watch(mut child: Child, mountpoint: &Path) {
     let until = Instant::now() + DEADLINE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
+            if !status.success() {
+                clean_up(mountpoint);
+            }
             assert!(status.success(), "the program: {status}");
             return;
         }
@@ -49,6 +57,7 @@ fn watch(mut child: Child, mountpoint: &Path) {
             let _ = unmount(mountpoint, Unmount::Force);
             let _ = child.kill();
             let _ = child.wait();
+            clean_up(mountpoint);
             panic!("the program did not end within {DEADLINE:?}");
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -63,19 +72,31 @@ fn may_mount() -> bool {
     may
 }
 
-#[test]
-fn hello_in_c() {
+/// Runs a program with a mount point and an empty directory.
+fn run(name: &str) {
     if !may_mount() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let program = compile("hello", place.path());
-    let mountpoint = place.path().join("mnt");
-    std::fs::create_dir(&mountpoint).unwrap();
+    let program = compile(name, place.path());
+    let [mountpoint, source] = ["mnt", "source"].map(|name| place.path().join(name));
+    for directory in [&mountpoint, &source] {
+        std::fs::create_dir(directory).unwrap();
+    }
     let child = Command::new(program)
-        .arg(&mountpoint)
+        .args([&mountpoint, &source])
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
     watch(child, &mountpoint);
+}
+
+#[test]
+fn hello_in_c() {
+    run("hello");
+}
+
+#[test]
+fn a_layer_in_c() {
+    run("layer");
 }

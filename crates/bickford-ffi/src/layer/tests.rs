@@ -1,7 +1,8 @@
 //! Layers over a file system that writes down what it is asked.
 
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 
 use bickford::abi::Opcode;
 use bickford::transport::memory::Kernel;
@@ -15,6 +16,8 @@ use crate::listing::bickford_listing_add_plus;
 struct Below {
     prompt: bool,
     journal: Arc<Mutex<Vec<String>>>,
+    /// Locks that are waited for, until the end.
+    waiting: Mutex<Vec<Reply<()>>>,
 }
 
 impl Below {
@@ -37,6 +40,15 @@ fn created() -> Created {
 impl FileSystem for Below {
     fn is_prompt(&self) -> bool {
         self.prompt
+    }
+
+    fn destroy(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
+        thread::spawn(|| waiting.into_iter().for_each(|reply| reply.ok(())));
+    }
+
+    fn setlk(&self, _: &Context<'_>, _: Setlk, reply: Reply<()>) {
+        self.waiting.lock().unwrap().push(reply);
     }
 
     fn forget(&self, forgets: &[Forget]) {
@@ -298,4 +310,36 @@ fn an_end_reaches_below_whatever_the_pre_call_says() {
     assert_eq!(ends(0, 0), [(NOSYS, vec![]), (NOSYS, vec![])]);
     // What a call opened with a handle of its own, it ends itself.
     assert_eq!(ends(BICKFORD_ANSWERED, !0), [(0, vec![]), (0, vec![])]);
+}
+
+static AT_WORK: Mutex<Option<mpsc::Receiver<()>>> = Mutex::new(None);
+static RETURNED: AtomicBool = AtomicBool::new(false);
+
+/// Returns some time after the test has gone on to wait for the end.
+unsafe extern "C" fn linger(
+    _: *mut c_void,
+    _: *const bickford_request,
+    _: *mut bickford_answer,
+    result: i32,
+) -> i32 {
+    let go_on = AT_WORK.lock().unwrap().take().unwrap();
+    go_on.recv().unwrap();
+    thread::sleep(Duration::from_millis(50));
+    RETURNED.store(true, Ordering::SeqCst);
+    result
+}
+
+#[test]
+fn the_end_waits_for_post_calls_on_other_threads() {
+    let (go_on, at_work) = mpsc::channel();
+    *AT_WORK.lock().unwrap() = Some(at_work);
+    let mut fixture = Fixture::new(&bickford_layer {
+        post_operations: bit(BICKFORD_OP_SETLK),
+        post: Some(linger),
+        ..layer(0)
+    });
+    fixture.kernel.send(Opcode::Setlkw, 7, &[0; 48]);
+    go_on.send(()).unwrap();
+    fixture.kernel.server().destroy();
+    assert!(RETURNED.load(Ordering::SeqCst));
 }

@@ -11,17 +11,7 @@
 #include <unistd.h>
 
 #include "bickford.h"
-
-#define CHECK(condition)                                                                       \
-	do {                                                                                       \
-		if (!(condition)) {                                                                    \
-			fprintf(stderr, "line %d: %s: errno %d (%s), bickford: %s\n", __LINE__,            \
-				#condition, errno, strerror(errno), bickford_last_error());                    \
-			exit(1);                                                                           \
-		}                                                                                      \
-	} while (0)
-
-#define BIT(operation) (UINT64_C(1) << (operation))
+#include "check.h"
 
 static const char text[] = "Hello, world!\n";
 static const char *const names[] = {".", "..", "hello", "later"};
@@ -155,7 +145,7 @@ int main(int argc, char **argv)
 	int entries = 0;
 	DIR *directory;
 
-	CHECK(argc == 2);
+	CHECK(argc == 3);
 	check_errors(argv[1]);
 	CHECK(bickford_mount(argv[1], "fsname=hello,ro,prompt", &config, &callbacks, &session) == 0);
 	CHECK(bickford_session_connection(session) > 0);
