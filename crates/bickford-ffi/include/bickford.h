@@ -461,7 +461,8 @@ typedef int32_t (*bickford_pre_call)(void *user,
                                      struct bickford_answer *answer);
 
 // A post-call: after the system call, with its result (zero or a positive errno) and answer,
-// which it may change. Returns the result. When it makes an error of a success, or leaves names
+// which it may change. Returns the result. The request is the one that went to StackFS, with names
+// and data; data of WRITE only without `metadata_only`. When it makes an error of a success, or leaves names
 // out of a READDIRPLUS, StackFS gets back the lookups and the open file that nobody hears of.
 typedef int32_t (*bickford_post_call)(void *user,
                                       const struct bickford_request *request,

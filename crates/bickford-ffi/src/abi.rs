@@ -409,7 +409,8 @@ pub type bickford_pre_call = Option<
 >;
 
 /// A post-call: after the system call, with its result (zero or a positive errno) and answer,
-/// which it may change. Returns the result. When it makes an error of a success, or leaves names
+/// which it may change. Returns the result. The request is the one that went to StackFS, with names
+/// and data; data of WRITE only without `metadata_only`. When it makes an error of a success, or leaves names
 /// out of a READDIRPLUS, StackFS gets back the lookups and the open file that nobody hears of.
 pub type bickford_post_call = Option<
     unsafe extern "C" fn(

@@ -142,7 +142,7 @@ impl<F: FileSystem> Layer<F> {
             return reply;
         };
         let (user, with_data) = (self.user, self.with_data);
-        let kept = Kept::new(request);
+        let kept = Kept::new(request, with_data);
         let (below, owed) = (Arc::clone(&self.below), Arc::clone(&self.owed));
         reply.wrap(move |result, reply| {
             let request = kept.request();
@@ -213,27 +213,41 @@ fn run_post<A: FlatAnswer>(
     }
 }
 
-/// A request with its names, for the post-call.
+/// A request with its names and data, for the post-call.
 struct Kept {
     request: Snapshot,
     name: CString,
     name2: CString,
+    data: Box<[u8]>,
 }
 
 impl Kept {
-    fn new(request: &bickford_request) -> Self {
-        // SAFETY: the names were there for the call that this request describes, and still are.
-        let name = |start, length| unsafe { bytes(start, length) }.unwrap_or_default();
-        let name = |start, length| CString::new(name(start, length)).unwrap_or_default();
+    fn new(request: &bickford_request, with_data: bool) -> Self {
+        // SAFETY: names and data were there for the call that this request describes, and still are.
+        let memory = |start, length| unsafe { bytes(start, length) }.unwrap_or_default();
+        let name = |start, length| CString::new(memory(start, length)).unwrap_or_default();
+        let data = if with_data || !is_data(request.operation) {
+            memory(request.data, request.data_length)
+        } else {
+            &[]
+        };
         Self {
             request: Snapshot::new(request),
             name: name(request.name, request.name_length),
             name2: name(request.name2, request.name2_length),
+            data: data.into(),
         }
     }
 
     fn request(&self) -> bickford_request {
+        let data = if self.data.is_empty() {
+            std::ptr::null()
+        } else {
+            self.data.as_ptr()
+        };
         bickford_request {
+            data,
+            data_length: self.data.len() as u64,
             name: self.name.as_ptr().cast(),
             name_length: self.name.count_bytes() as u64,
             name2: self.name2.as_ptr().cast(),
@@ -249,7 +263,8 @@ macro_rules! define_layer {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 self.withhold(negotiation);
                 self.below.init(negotiation)?;
-                if self.with_data && self.pre_operations & bit(BICKFORD_OP_WRITE) != 0 {
+                let called = self.pre_operations | self.post_operations;
+                if self.with_data && called & bit(BICKFORD_OP_WRITE) != 0 {
                     negotiation.set_splice_writes(false);
                 }
                 configure(&self.config, negotiation);
@@ -277,7 +292,9 @@ macro_rules! define_layer {
                     let mut request = request(cx, $number);
                     op.fill(&mut request);
                     let early = self.pre_operations & bit($number) != 0;
-                    let payload = if early && self.with_data { op.payload() } else { None };
+                    let late = self.post_operations & bit($number) != 0;
+                    let seen = self.with_data && (early || late);
+                    let payload = if seen { op.payload() } else { None };
                     let payload = match payload.transpose() {
                         Ok(payload) => payload,
                         Err(error) => {
@@ -311,10 +328,10 @@ macro_rules! define_layer {
                     };
                     changed.data = changed.data.or(payload.as_deref());
                     let mut op: $operation = op;
-                    if early {
+                    if early || payload.is_some() {
                         op.apply(&request, &changed);
                     }
-                    let reply = if self.post_operations & bit($number) != 0 {
+                    let reply = if late {
                         self.after(&request, reply, Held::of, Closing::of(cx, &op))
                     } else {
                         reply

@@ -51,6 +51,18 @@ impl FileSystem for Below {
         self.waiting.lock().unwrap().push(reply);
     }
 
+    fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
+        let data = op.data.bytes().unwrap();
+        self.add(format!("write {}", String::from_utf8_lossy(&data)));
+        reply.ok(Written(data.len() as u32));
+    }
+
+    fn setxattr(&self, _: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
+        let value = String::from_utf8_lossy(op.value);
+        self.add(format!("setxattr {value}"));
+        reply.ok(());
+    }
+
     fn forget(&self, forgets: &[Forget]) {
         for forget in forgets {
             self.add(format!("forget {} by {}", forget.node, forget.count));
@@ -342,4 +354,67 @@ fn the_end_waits_for_post_calls_on_other_threads() {
     go_on.send(()).unwrap();
     fixture.kernel.server().destroy();
     assert!(RETURNED.load(Ordering::SeqCst));
+}
+
+const TOGETHER: &[u8] = b"GOOD";
+
+/// Puts other data in place of those that came, if any did.
+unsafe extern "C" fn replace(
+    _: *mut c_void,
+    request: *mut bickford_request,
+    _: *mut bickford_answer,
+) -> i32 {
+    // SAFETY: the arguments live during the call.
+    let request = unsafe { &mut *request };
+    if request.data_length > 0 {
+        put_data(request, TOGETHER);
+    }
+    0
+}
+
+/// Answers as its errno how many bytes it sees of the request, plus 100, if they are as they went
+/// below.
+unsafe extern "C" fn count_data(
+    _: *mut c_void,
+    request: *const bickford_request,
+    _: *mut bickford_answer,
+    _: i32,
+) -> i32 {
+    // SAFETY: the arguments live during the call.
+    let data = unsafe { bytes((*request).data, (*request).data_length) }.unwrap();
+    match data {
+        [] | b"data" | b"GOOD" => 100 + data.len() as i32,
+        _ => 99,
+    }
+}
+
+#[test]
+fn a_post_call_sees_the_data_of_the_request() {
+    let write = body(&[9, 0, 0, 0, 4, 0, 0, 0, 0, 0], b"data");
+    let setxattr = body(&[4, 0], b"user.name\0data");
+    let seen = |pre_operations, metadata_only| {
+        let mut fixture = Fixture::new(&bickford_layer {
+            pre_operations,
+            post_operations: !0,
+            metadata_only,
+            pre: Some(replace),
+            post: Some(count_data),
+            ..layer(0)
+        });
+        let calls = [(Opcode::Write, &write), (Opcode::Setxattr, &setxattr)];
+        calls.map(|(opcode, body)| {
+            let (seen, mut asked) = fixture.call(opcode, 7, body);
+            (seen, asked.remove(0))
+        })
+    };
+    let expected = |write, wrote: &str, set: &str| {
+        [
+            (write, format!("write {wrote}")),
+            (104, format!("setxattr {set}")),
+        ]
+    };
+    assert_eq!(seen(0, 0), expected(104, "data", "data"));
+    assert_eq!(seen(0, 1), expected(100, "data", "data"));
+    assert_eq!(seen(!0, 0), expected(104, "GOOD", "GOOD"));
+    assert_eq!(seen(!0, 1), expected(100, "data", "GOOD"));
 }

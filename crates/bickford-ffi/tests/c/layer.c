@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "bickford.h"
@@ -19,7 +20,19 @@ struct calls {
 	pthread_mutex_t lock;
 	int fail_opens;
 	int refused;
+	int writes;
+	char written[16];
+	char attribute[16];
 };
+
+static void keep(char *into, size_t room, const bickford_request *request)
+{
+	size_t length = request->data_length < room ? request->data_length : room - 1;
+
+	if (length > 0)
+		memcpy(into, request->data, length);
+	into[length] = 0;
+}
 
 static int32_t before(void *user, bickford_request *request, bickford_answer *answer)
 {
@@ -49,6 +62,13 @@ static int32_t after(void *user, const bickford_request *request, bickford_answe
 			calls->refused++;
 			result = EDQUOT;
 		}
+		break;
+	case BICKFORD_OP_WRITE:
+		calls->writes++;
+		keep(calls->written, sizeof calls->written, request);
+		break;
+	case BICKFORD_OP_SETXATTR:
+		keep(calls->attribute, sizeof calls->attribute, request);
 		break;
 	default:
 		break;
@@ -94,6 +114,23 @@ static void check_refused_opens(struct calls *calls, const char *file, const cha
 	set_fail_opens(calls, 0);
 }
 
+/* The post-call sees what was written; without data it sees that something was. */
+static void check_data(struct calls *calls, const char *file, int with_data)
+{
+	int descriptor = open(file, O_RDWR | O_CREAT, 0644);
+
+	CHECK(descriptor >= 0);
+	CHECK(write(descriptor, "written", 7) == 7 && fsync(descriptor) == 0);
+	/* Where the lower file system has none, the call sees that, too. */
+	(void)fsetxattr(descriptor, "user.bickford", "value", 5, 0);
+	CHECK(close(descriptor) == 0);
+	pthread_mutex_lock(&calls->lock);
+	CHECK(calls->writes > 0);
+	CHECK(strcmp(calls->written, with_data ? "written" : "") == 0);
+	CHECK(strcmp(calls->attribute, "value") == 0);
+	pthread_mutex_unlock(&calls->lock);
+}
+
 /* A session that cannot be unmounted is not closed. */
 static void check_close(const char *mountpoint, uint64_t session)
 {
@@ -132,6 +169,12 @@ int main(int argc, char **argv)
 	CHECK(bickford_stackfs_mount(argv[2], argv[1], NULL, &config, &layer, &session) == 0);
 	CHECK(access(none, F_OK) == -1 && errno == EACCES);
 	check_refused_opens(&calls, file, argv[1]);
+	check_data(&calls, file, 1);
+	check_close(argv[1], session);
+	calls.writes = 0;
+	layer.metadata_only = 1;
+	CHECK(bickford_stackfs_mount(argv[2], argv[1], NULL, NULL, &layer, &session) == 0);
+	check_data(&calls, file, 0);
 	check_close(argv[1], session);
 	puts("layer: all is well");
 	return 0;
