@@ -343,7 +343,8 @@ typedef struct bickford_answer {
 // What `bickford_notify_retrieve` calls: with where the data begin, the data, and their length.
 typedef void (*bickford_retrieved)(void *user, uint64_t offset, const uint8_t *data, uint64_t length);
 
-// How a session is served. All zero but the version means defaults.
+// How a session is served. All zero but the version means defaults; so does NULL in its place, for a
+// caller that knows by `bickford_abi_version` that library and header are of one version.
 typedef struct bickford_config {
   // `BICKFORD_ABI_VERSION`.
   uint32_t abi_version;
@@ -545,7 +546,8 @@ int32_t bickford_deferred_complete(uint64_t handle,
                                    const struct bickford_answer *answer);
 
 // The version of the interface that this library has; compare it with `BICKFORD_ABI_VERSION` of
-// the header.
+// the header before all else, as structures of another version may differ. The shared library is
+// named after it, too: `libbickford_ffi.so.` and the version.
 uint32_t bickford_abi_version(void);
 
 // The version of Bickford, as text that lives for ever.
@@ -634,7 +636,8 @@ int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
 int32_t bickford_notify_flush(uint64_t session);
 
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-// `transport=auto|dev|uring` and `prompt`, with commas between, or NULL; `config` may be NULL.
+// `transport=auto|dev|uring` and `prompt`, with commas between, or NULL; `config` may be NULL for
+// the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 // `prompt` says that no call waits for another request of the session, be it by a lock that is
 // held until another request comes, or by using what it is mounted on: a thread of io_uring then
 // takes several requests at a time while calls are quick. `session` gets the number of the

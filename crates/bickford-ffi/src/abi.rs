@@ -446,7 +446,8 @@ pub struct bickford_layer {
     pub post: bickford_post_call,
 }
 
-/// How a session is served. All zero but the version means defaults.
+/// How a session is served. All zero but the version means defaults; so does NULL in its place, for a
+/// caller that knows by `bickford_abi_version` that library and header are of one version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct bickford_config {

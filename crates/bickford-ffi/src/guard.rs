@@ -70,7 +70,8 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a CSt
 }
 
 /// The version of the interface that this library has; compare it with `BICKFORD_ABI_VERSION` of
-/// the header.
+/// the header before all else, as structures of another version may differ. The shared library is
+/// named after it, too: `libbickford_ffi.so.` and the version.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_abi_version() -> u32 {
     BICKFORD_ABI_VERSION

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford::mount::{Unmount, unmount};
+use bickford_ffi::abi::BICKFORD_ABI_VERSION;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -15,6 +16,10 @@ fn compile(name: &str, into: &Path) -> PathBuf {
     let libraries = std::env::current_exe().unwrap();
     let libraries = libraries.parent().unwrap();
     let program = into.join(name);
+    let library = libraries.join("libbickford_ffi.so");
+    // As an installation would have it.
+    let versioned = into.join(format!("libbickford_ffi.so.{BICKFORD_ABI_VERSION}"));
+    std::os::unix::fs::symlink(&library, versioned).unwrap();
     let status = Command::new("cc")
         .args([
             "-std=gnu11",
@@ -29,8 +34,8 @@ fn compile(name: &str, into: &Path) -> PathBuf {
         .arg(root.join("tests/c").join(format!("{name}.c")))
         .arg("-o")
         .arg(&program)
-        .arg(libraries.join("libbickford_ffi.so"))
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .arg(library)
+        .arg(format!("-Wl,-rpath,{}", into.display()))
         .status()
         .unwrap();
     assert!(status.success(), "cc: {status}");
@@ -89,6 +94,15 @@ fn run(name: &str) {
         .spawn()
         .unwrap();
     watch(child, &mountpoint);
+}
+
+#[test]
+fn a_program_asks_for_the_version_that_it_was_linked_with() {
+    let place = tempfile::tempdir().unwrap();
+    let program = std::fs::read(compile("hello", place.path())).unwrap();
+    let wanted = format!("\0libbickford_ffi.so.{BICKFORD_ABI_VERSION}\0");
+    let mut strings = program.windows(wanted.len());
+    assert!(strings.any(|bytes| bytes == wanted.as_bytes()));
 }
 
 #[test]
