@@ -329,8 +329,10 @@ typedef struct bickford_answer {
   uint32_t reserved;
   // Statfs.
   struct bickford_statfs statfs;
-  // Where data is put: a buffer of `data_capacity` bytes, zero at first. It may be set to other
-  // memory, from which the data is then copied when the callback returns.
+  // Where data is put: a buffer of `data_capacity` bytes, zero at first. Over /dev/fuse the
+  // kernel reads that of READ where it is; over io_uring it is copied once, into the ring's
+  // buffer. This may be set to other memory, from which the data is then copied when the
+  // callback returns.
   uint8_t *data;
   // Size of the buffer in bytes.
   uint64_t data_capacity;

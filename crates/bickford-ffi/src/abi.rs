@@ -344,8 +344,10 @@ pub struct bickford_answer {
     pub reserved: u32,
     /// Statfs.
     pub statfs: bickford_statfs,
-    /// Where data is put: a buffer of `data_capacity` bytes, zero at first. It may be set to other
-    /// memory, from which the data is then copied when the callback returns.
+    /// Where data is put: a buffer of `data_capacity` bytes, zero at first. Over /dev/fuse the
+    /// kernel reads that of READ where it is; over io_uring it is copied once, into the ring's
+    /// buffer. This may be set to other memory, from which the data is then copied when the
+    /// callback returns.
     pub data: *mut u8,
     /// Size of the buffer in bytes.
     pub data_capacity: u64,
