@@ -114,3 +114,8 @@ fn hello_in_c() {
 fn a_layer_in_c() {
     run("layer");
 }
+
+#[test]
+fn notifications_in_c() {
+    run("notify");
+}
