@@ -1,5 +1,5 @@
-/* A hello file system over the C interface, and its user: `hello MOUNTPOINT` mounts it, looks at it
- * and unmounts it. Files: `hello`, answered at once, and `later`, answered by another thread. */
+/* A hello file system over the C interface, and its user: `hello MOUNTPOINT DIRECTORY` mounts it, looks
+ * at it and unmounts it; DIRECTORY is not used. Files: `hello`, answered at once, and `later`, answered by another thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
