@@ -28,12 +28,14 @@ try_out() {
 		echo "java-natives: not loaded, for there is no qemu-$1 (apt-get install qemu-user-static)" >&2
 		return
 	fi
-	program=$(mktemp)
+	trial=$(mktemp -d)
+	# What a program asks for is the name with the version of the interface.
+	ln -s "$(realpath "$2")/libbickford_ffi.so" "$trial/libbickford_ffi.so.1"
 	printf '#include <bickford.h>\nint main(void) { return bickford_abi_version() != BICKFORD_ABI_VERSION; }\n' |
-		"$1-linux-gnu-gcc" -I crates/bickford-ffi/include -x c - -o "$program" -L "$2" -lbickford_ffi
+		"$1-linux-gnu-gcc" -I crates/bickford-ffi/include -x c - -o "$trial/program" -L "$2" -lbickford_ffi
 	status=0
-	LD_LIBRARY_PATH= "$qemu" -L "/usr/$1-linux-gnu" -E "LD_LIBRARY_PATH=$2" "$program" || status=$?
-	rm -f "$program"
+	LD_LIBRARY_PATH= "$qemu" -L "/usr/$1-linux-gnu" -E "LD_LIBRARY_PATH=$trial" "$trial/program" || status=$?
+	rm -rf "$trial"
 	if [ "$status" -ne 0 ]; then
 		echo "java-natives: $2/libbickford_ffi.so: $qemu cannot load it, or it is of another version (status $status)" >&2
 		exit 1
