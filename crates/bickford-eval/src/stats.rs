@@ -1,4 +1,4 @@
-//! Medians, spread, the confidence of a ratio, and the four classes of FAST'17.
+//! Medians, spread, the interval of a ratio, and the four classes of FAST'17.
 
 use std::fmt;
 
@@ -6,6 +6,30 @@ use serde::{Deserialize, Serialize};
 
 /// How often the bootstrap draws again; 2,000 draws put the 95% bounds within their own noise.
 const RESAMPLES: usize = 2000;
+
+/// From so many rounds on an interval can be one of 95%: the true median lies outside of all of `n` rounds
+/// with a probability of 2 to the power of `1 - n`, which is 6% of five rounds and 3% of six.
+pub const ROUNDS_FOR_95: usize = 6;
+
+/// What an interval over `rounds` rounds is, for people.
+#[must_use]
+pub fn interval_name(rounds: usize) -> &'static str {
+    if rounds < ROUNDS_FOR_95 {
+        "range of the resampled medians"
+    } else {
+        "95% bootstrap interval"
+    }
+}
+
+/// [`interval_name`] for the head of a column.
+#[must_use]
+pub fn interval_label(rounds: usize) -> &'static str {
+    if rounds < ROUNDS_FOR_95 {
+        "range"
+    } else {
+        "95%"
+    }
+}
 
 /// The median of `values`, or `None` when there are none. Values that are not finite are left out.
 #[must_use]
@@ -75,11 +99,12 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The 95% percentile-bootstrap interval of `median(other) / median(native)`.
+/// The percentile-bootstrap interval, 2.5% to 97.5%, of `median(other) / median(native)`.
 ///
 /// Both groups are drawn again with replacement, from a fixed seed, so that the same samples always
-/// give the same interval. With three rounds the interval can be no wider than the extremes seen:
-/// it tells of the spread in this run, not of other machines or days.
+/// give the same interval. It can be no wider than the extremes seen, so that below [`ROUNDS_FOR_95`] rounds it
+/// holds the true ratio less often than in 95% of cases: there it is the range of the resampled medians. It
+/// tells of the spread in this run, not of other machines or days.
 #[must_use]
 pub fn bootstrap_ratio(native: &[f64], other: &[f64]) -> Option<Interval> {
     if native.is_empty() || other.is_empty() {
@@ -165,8 +190,10 @@ pub struct Comparison {
     pub ratio: f64,
     /// The difference in percent; negative is slower.
     pub difference_pct: f64,
-    /// The 95% interval of the difference in percent.
+    /// The interval of the difference in percent; [`interval_name`] of `rounds` says what it is.
     pub interval_pct: Interval,
+    /// Rounds of the side that has fewer.
+    pub rounds: usize,
     /// The class of `difference_pct`.
     pub class: Class,
     /// Best and worst class the interval reaches; both equal `class` where the class is certain.
@@ -189,6 +216,7 @@ impl Comparison {
             ratio,
             difference_pct: percent(ratio),
             interval_pct,
+            rounds: reference.len().min(other.len()),
             class: Class::of_difference(percent(ratio)),
             class_range: (
                 Class::of_difference(interval_pct.high),
@@ -248,6 +276,20 @@ mod tests {
         assert!(bounds.low > 0.48 && bounds.high < 0.52, "{bounds:?}");
         assert_eq!(bootstrap_ratio(&native, &half), Some(bounds));
         assert_eq!(bootstrap_ratio(&[], &half), None);
+    }
+
+    #[test]
+    fn only_six_rounds_and_more_give_an_interval_of_95_percent() {
+        let values: Vec<f64> = (0..6).map(|n| 100.0 + f64::from(n)).collect();
+        let compared = Comparison::of(&values, &values[..5]).unwrap();
+        assert_eq!(compared.rounds, 5);
+        assert!(!interval_name(compared.rounds).contains("95%"));
+        assert!(!interval_label(compared.rounds).contains("95%"));
+        let six = Comparison::of(&values, &values).unwrap().rounds;
+        assert!(interval_name(six).contains("95%") && interval_label(six).contains("95%"));
+        // Three rounds: the interval is the extremes, which is why it has another name.
+        let three = bootstrap_ratio(&[1.0; 3], &[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((three.low, three.high), (1.0, 3.0));
     }
 
     #[test]

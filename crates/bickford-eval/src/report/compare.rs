@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::results::Results;
-use crate::stats::Comparison;
+use crate::stats::{Comparison, interval_label};
 
 /// For every row and configuration both runs have: throughput of the second against the first, and how
 /// the difference to native changed, which a faster or slower machine does not touch.
@@ -18,12 +18,14 @@ pub fn text(before: &Results, after: &Results) -> String {
     if (before.settings.scale - after.settings.scale).abs() > 1e-9 {
         out.push_str("The runs have different scales: their rows do not do the same work.\n");
     }
+    let rounds = before.settings.rounds.min(after.settings.rounds);
+    let range = format!("{} of B/A", interval_label(rounds as usize));
     let head = (
         "row",
         "workload",
         "configuration",
         "B/A",
-        "95% of B/A",
+        range.as_str(),
         "A to native",
         "B to native",
     );

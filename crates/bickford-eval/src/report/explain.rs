@@ -3,7 +3,7 @@
 use crate::measure::tracepoints::Requests;
 use crate::results::Measured;
 use crate::rows::{Kind, Row, WorkloadClass};
-use crate::stats::Class;
+use crate::stats::{Class, interval_name};
 
 use super::analysis::Cell;
 use super::figure;
@@ -33,8 +33,10 @@ pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) ->
     if comparison.uncertain() {
         let (best, worst) = comparison.class_range;
         sentences.push(format!(
-            "The class is uncertain: the difference lies between {:+.1}% and {:+.1}%, {best} to {worst}; more --rounds narrow it.",
-            comparison.interval_pct.low, comparison.interval_pct.high
+            "The class is uncertain: the {} is {:+.1}% to {:+.1}%, {best} to {worst}; more --rounds make it surer.",
+            interval_name(comparison.rounds),
+            comparison.interval_pct.low,
+            comparison.interval_pct.high
         ));
     }
     sentences.extend(time_per_operation(native, cell));

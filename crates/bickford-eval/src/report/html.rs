@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::analysis::Analysis;
 use super::{date, plots, sections};
 use crate::results::Results;
-use crate::stats::Class;
+use crate::stats::{Class, ROUNDS_FOR_95, interval_name};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -34,7 +34,7 @@ pub(super) fn page(results: &Results, analysis: &Analysis<'_>) -> Result<String,
                     (size(results)) " "
                     (settings.rounds) " counted " (if settings.rounds == 1 { "round" } else { "rounds" }) ", begun " (date(settings.started)) " UTC."
                 }
-                (summary(analysis))
+                (summary(analysis, settings.rounds as usize))
                 (sections::verdicts(analysis))
                 (sections::table(analysis))
                 (figures)
@@ -68,7 +68,7 @@ pub(super) fn size(results: &Results) -> String {
     }
 }
 
-fn summary(analysis: &Analysis<'_>) -> Markup {
+fn summary(analysis: &Analysis<'_>, rounds: usize) -> Markup {
     html! {
         section {
             h2 { "In short" }
@@ -93,13 +93,13 @@ fn summary(analysis: &Analysis<'_>) -> Markup {
                     }
                 }
             }
-            (legend())
+            (legend(rounds))
         }
     }
 }
 
 /// What the colours mean.
-fn legend() -> Markup {
+fn legend(rounds: usize) -> Markup {
     html! {
         p.legend {
             span.green { "green" } " under 5% slower, or faster "
@@ -107,7 +107,7 @@ fn legend() -> Markup {
             span.orange { "orange" } " 25 to 50% "
             span.red { "red" } " over 50% "
             span.none { "none" } " no result "
-            "— " b { "?" } " the spread reaches another class"
+            "— " b { "?" } " uncertain: the " (interval_name(rounds)) " reaches another class"
         }
     }
 }
@@ -130,8 +130,12 @@ fn method(results: &Results) -> Markup {
             h2 { "How it was measured" }
             p {
                 "Every row does a fixed amount of work in each configuration in turn. The first round is not counted for "
-                "throughput: it is the one whose requests are traced. The figure is the median of the counted rounds; the "
-                "interval is the 95% bootstrap interval of the ratio of medians. Before each run the lower file system is "
+                "throughput: it is the one whose requests are traced. The figure is the median of the counted rounds; beside it "
+                "is the " (interval_name(settings.rounds as usize)) " of the ratio of medians"
+                @if (settings.rounds as usize) < ROUNDS_FOR_95 {
+                    ", which is narrower than an interval of 95% would be: that takes " (ROUNDS_FOR_95) " rounds"
+                }
+                ". Before each run the lower file system is "
                 "mounted again (made anew where the row writes) and the caches are dropped. Workload and daemon share a memory "
                 "limit that keeps the papers' ratio of data to memory where it is above "
                 (crate::host::cgroup::LEAST >> 20) " MB, the least programs need. "

@@ -3,6 +3,8 @@
 pub mod analysis;
 pub mod compare;
 mod explain;
+#[cfg(test)]
+mod fixture;
 mod html;
 pub mod markdown;
 mod plots;
@@ -16,6 +18,7 @@ use analysis::Analysis;
 
 use crate::error::EvalError;
 use crate::results::Results;
+use crate::stats::interval_label;
 
 /// Writes `report.html`, `report.json` and `report.csv` into `directory`.
 ///
@@ -66,6 +69,8 @@ fn csv(analysis: &Analysis<'_>) -> Result<String, String> {
         "disk_busy_pct",
         "files_per_s",
         "error",
+        // New columns come last: scripts count the others from the left.
+        "interval",
     ];
     out.write_record(head).map_err(|e| e.to_string())?;
     for row in &analysis.rows {
@@ -100,6 +105,7 @@ fn csv(analysis: &Analysis<'_>) -> Result<String, String> {
                 number(use_.disk_busy_pct),
                 number(use_.files_per_s),
                 cell.error.unwrap_or_default().to_owned(),
+                compared.map_or(String::new(), |c| interval_label(c.rounds).to_owned()),
             ];
             out.write_record(&record).map_err(|e| e.to_string())?;
         }
@@ -169,6 +175,41 @@ mod tests {
         assert_eq!(date(951_827_696), "2000-02-29 12:34:56");
         assert_eq!(date(1_709_251_199), "2024-02-29 23:59:59");
         assert_eq!(date(1_735_689_600), "2025-01-01 00:00:00");
+    }
+
+    /// A row that is uncertain, with as many rounds as are given.
+    fn uncertain(rounds: u32) -> Results {
+        let mut results = fixture::results(&["f37"], &["base"]);
+        results.settings.rounds = rounds;
+        let spread: Vec<f64> = (0..rounds).map(|n| 90.0 + 4.0 * f64::from(n)).collect();
+        fixture::run(&mut results, "f37", "native", &[100.0].repeat(spread.len()));
+        fixture::run(&mut results, "f37", "base", &spread);
+        results
+    }
+
+    #[test]
+    fn three_rounds_are_nowhere_called_95_percent() {
+        let all = |results: &Results| {
+            let analysis = Analysis::of(results);
+            [
+                html::page(results, &analysis).unwrap(),
+                csv(&analysis).unwrap(),
+                terminal::text(results),
+                compare::text(results, results),
+                analysis.rows[0].cells[1].explanation.join(" "),
+            ]
+        };
+        // Of the page only what is about intervals: its paper and styles have numbers of their own.
+        for (index, text) in all(&uncertain(3)).iter().enumerate() {
+            for wrong in ["95% of", "95% bootstrap", ",95%", "95% interval"] {
+                assert!(!text.contains(wrong), "{index}: {wrong}: {text}");
+            }
+            let names = ["range of the", ",range", "range of B/A"];
+            assert!(names.iter().any(|n| text.contains(n)), "{index}: {text}");
+        }
+        for (index, text) in all(&uncertain(7)).iter().enumerate() {
+            assert!(text.contains("95%"), "{index}: {text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::html::key;
 use super::plots::{self, Line};
 use crate::reference::{COLUMNS, PaperRow, count_classes, sac10_finding};
 use crate::rows::WorkloadClass;
-use crate::stats::{Class, median};
+use crate::stats::{Class, interval_name, median};
 
 /// What to make of each configuration for each class of workloads.
 pub(super) fn verdicts(analysis: &Analysis<'_>) -> Markup {
@@ -126,8 +126,10 @@ fn difference(cell: &Cell<'_>) -> Markup {
     match (cell.comparison, cell.error) {
         (Some(compared), _) => {
             let range = format!(
-                "{:+.1} to {:+.1}",
-                compared.interval_pct.low, compared.interval_pct.high
+                "{}: {:+.1} to {:+.1}",
+                interval_name(compared.rounds),
+                compared.interval_pct.low,
+                compared.interval_pct.high
             );
             html! {
                 td class=(format!("cell {}", compared.class)) title=(range) {

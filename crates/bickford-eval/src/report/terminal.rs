@@ -7,7 +7,7 @@ use super::analysis::{Analysis, Cell};
 use super::figure;
 use crate::results::Results;
 use crate::rows::WorkloadClass;
-use crate::stats::Class;
+use crate::stats::{Class, interval_name};
 
 fn paint(class: Option<Class>, text: &str, colours: bool) -> String {
     let code = match class {
@@ -83,6 +83,7 @@ fn render(results: &Results, colours: bool) -> String {
             }
         }
     }
+    legend(results, &analysis, &mut out);
     errors(&analysis, &mut out);
     for note in &results.notes {
         let _ = writeln!(out, "note: {note}");
@@ -103,6 +104,18 @@ fn difference(cell: &Cell<'_>, colours: bool) -> String {
         (None, None) => (None, "- ".to_owned()),
     };
     paint(class, &format!("{text:>16}"), colours)
+}
+
+/// What `?` means, where there is one.
+fn legend(results: &Results, analysis: &Analysis<'_>, out: &mut String) {
+    let mut cells = analysis.rows.iter().flat_map(|r| &r.cells);
+    if cells.any(|c| c.comparison.is_some_and(|c| c.uncertain())) {
+        let _ = writeln!(
+            out,
+            "\n?: uncertain; the {} reaches another class",
+            interval_name(results.settings.rounds as usize)
+        );
+    }
 }
 
 fn errors(analysis: &Analysis<'_>, out: &mut String) {
