@@ -38,6 +38,8 @@ pub struct Cell<'a> {
     pub summary: Option<Summary>,
     /// Against native; `None` for native itself and where either has no result.
     pub comparison: Option<Comparison>,
+    /// What makes the comparison uncertain whatever its spread: native has fewer rounds.
+    pub doubt: Option<String>,
     /// What ended the row.
     pub error: Option<&'a str>,
     /// Resources, medians of the counted rounds.
@@ -48,6 +50,15 @@ pub struct Cell<'a> {
     pub requests: Option<(&'a Measured, &'a Requests)>,
     /// Why it is as it is, from the measurements.
     pub explanation: Vec<String>,
+}
+
+impl Cell<'_> {
+    /// True where it is compared and the class may be another one.
+    #[must_use]
+    pub fn uncertain(&self) -> bool {
+        self.comparison
+            .is_some_and(|c| c.uncertain() || self.doubt.is_some())
+    }
 }
 
 /// Resources of a row in one configuration.
@@ -198,10 +209,7 @@ impl<'a> Analysis<'a> {
             .filter_map(|c| Some(c.comparison?.difference_pct))
             .collect();
         let failed = cells.iter().filter(|c| c.error.is_some()).count();
-        let uncertain = cells
-            .iter()
-            .filter(|c| c.comparison.is_some_and(|c| c.uncertain()))
-            .count();
+        let uncertain = cells.iter().filter(|c| c.uncertain()).count();
         let Some(middle) = median(&differences) else {
             let text = if failed > 0 {
                 format!("{failed} rows failed, none was measured.")
@@ -269,12 +277,14 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
         let is_native = cells.is_empty();
         // A configuration that failed in a later round has no result to compare.
         let comparable = !is_native && error.is_none();
+        let comparison = comparable
+            .then(|| Comparison::of(&native_runs, &throughputs))
+            .flatten();
         let mut cell = Cell {
             config,
             summary: Summary::of(&throughputs),
-            comparison: comparable
-                .then(|| Comparison::of(&native_runs, &throughputs))
-                .flatten(),
+            comparison,
+            doubt: comparison.and_then(|_| doubt(results, &row.id, config)),
             error,
             operation,
             usage: Usage::of(&runs, operation),
@@ -289,6 +299,20 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
     cells
 }
 
+/// Why a comparison of `config` with native is uncertain for native's own sake.
+pub(super) fn doubt(results: &Results, row: &str, config: &str) -> Option<String> {
+    let native = &results.settings.configs.first()?.name;
+    let rounds = |config: &str| results.counted(row, config).count();
+    let (below, above) = (rounds(native), rounds(config));
+    let error = results.error(row, native);
+    (below < above || error.is_some()).then(|| {
+        let why = error.map_or(String::new(), |e| {
+            format!(", for it ended with an error: {e}")
+        });
+        format!("of counted rounds native has {below}, {config} {above}{why}")
+    })
+}
+
 /// The operation most of a run's time went to.
 fn costliest(run: &Measured) -> Option<&str> {
     let time = |l: &&OpLatency| l.count as f64 * l.mean_us;
@@ -298,4 +322,42 @@ fn costliest(run: &Measured) -> Option<&str> {
         .iter()
         .max_by(|a, b| time(a).total_cmp(&time(b)));
     most.map(|l| l.op.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+    use crate::results::Outcome;
+
+    #[test]
+    fn native_with_fewer_rounds_makes_the_class_uncertain() {
+        let of = |native: usize, error: Option<&str>| {
+            let mut results = fixture::results(&["f37"], &["base"]);
+            fixture::run(&mut results, "f37", "native", &[100.0].repeat(native));
+            if let Some(error) = error {
+                let outcome = Outcome::Failed(error.to_owned());
+                fixture::add(&mut results, "f37", "native", native as u32 + 1, outcome);
+            }
+            fixture::run(&mut results, "f37", "base", &[90.0; 3]);
+            let analysis = Analysis::of(&results);
+            let cell = &analysis.rows[0].cells[1];
+            let verdict = analysis.verdict("base", WorkloadClass::Metadata);
+            (
+                cell.uncertain(),
+                cell.explanation.join(" "),
+                verdict.map_or(String::new(), |v| v.text),
+            )
+        };
+        let (uncertain, why, verdict) = of(1, Some("the device is full"));
+        assert!(uncertain);
+        assert!(why.contains("native has 1, base 3"), "{why}");
+        assert!(why.contains("the device is full"), "{why}");
+        assert!(verdict.contains("1 uncertain"), "{verdict}");
+        let (uncertain, why, _) = of(2, None);
+        assert!(uncertain && why.contains("native has 2"), "{why}");
+        let (uncertain, why, verdict) = of(3, None);
+        assert!(!uncertain && !why.contains("native has"), "{why}");
+        assert!(!verdict.contains("uncertain"), "{verdict}");
+    }
 }

@@ -39,6 +39,12 @@ pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) ->
             comparison.interval_pct.high
         ));
     }
+    if let Some(doubt) = &cell.doubt {
+        sentences.push(format!(
+            "The comparison is uncertain: {}.",
+            doubt.trim_end_matches('.')
+        ));
+    }
     sentences.extend(time_per_operation(native, cell));
     if let Some((measured, requests)) = cell.requests {
         sentences.extend(requests_per_operation(row, measured, requests));

@@ -188,7 +188,7 @@ fn difference(cell: &Cell<'_>) -> String {
             "{:+.1} {}{}",
             c.difference_pct,
             c.class,
-            if c.uncertain() { "?" } else { "" }
+            if cell.uncertain() { "?" } else { "" }
         ),
         (None, Some(_)) => "error".into(),
         (None, None) => "none".into(),

@@ -94,7 +94,7 @@ fn csv(analysis: &Analysis<'_>) -> Result<String, String> {
                 number(compared.map(|c| c.interval_pct.low)),
                 number(compared.map(|c| c.interval_pct.high)),
                 compared.map_or(String::new(), |c| c.class.to_string()),
-                compared.map_or(String::new(), |c| c.uncertain().to_string()),
+                compared.map_or(String::new(), |_| cell.uncertain().to_string()),
                 number(use_.p50_us),
                 number(use_.p99_us),
                 number(use_.workload_s),

@@ -126,15 +126,18 @@ fn difference(cell: &Cell<'_>) -> Markup {
     match (cell.comparison, cell.error) {
         (Some(compared), _) => {
             let range = format!(
-                "{}: {:+.1} to {:+.1}",
+                "{}: {:+.1} to {:+.1}{}",
                 interval_name(compared.rounds),
                 compared.interval_pct.low,
-                compared.interval_pct.high
+                compared.interval_pct.high,
+                cell.doubt
+                    .as_ref()
+                    .map_or(String::new(), |d| format!("; {d}"))
             );
             html! {
                 td class=(format!("cell {}", compared.class)) title=(range) {
                     (format!("{:+.1}", compared.difference_pct))
-                    @if compared.uncertain() { b { "?" } }
+                    @if cell.uncertain() { b { "?" } }
                 }
             }
         }

@@ -94,7 +94,7 @@ fn render(results: &Results, colours: bool) -> String {
 fn difference(cell: &Cell<'_>, colours: bool) -> String {
     let (class, text) = match (cell.comparison, cell.error) {
         (Some(compared), _) => {
-            let mark = if compared.uncertain() { "?" } else { " " };
+            let mark = if cell.uncertain() { "?" } else { " " };
             (
                 Some(compared.class),
                 format!("{:+.1}% {}{mark}", compared.difference_pct, compared.class),
@@ -109,10 +109,10 @@ fn difference(cell: &Cell<'_>, colours: bool) -> String {
 /// What `?` means, where there is one.
 fn legend(results: &Results, analysis: &Analysis<'_>, out: &mut String) {
     let mut cells = analysis.rows.iter().flat_map(|r| &r.cells);
-    if cells.any(|c| c.comparison.is_some_and(|c| c.uncertain())) {
+    if cells.any(Cell::uncertain) {
         let _ = writeln!(
             out,
-            "\n?: uncertain; the {} reaches another class",
+            "\n?: uncertain; the {} reaches another class, or native has fewer rounds",
             interval_name(results.settings.rounds as usize)
         );
     }
