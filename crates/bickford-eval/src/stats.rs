@@ -107,14 +107,23 @@ pub struct Interval {
 /// tells of the spread in this run, not of other machines or days.
 #[must_use]
 pub fn bootstrap_ratio(native: &[f64], other: &[f64]) -> Option<Interval> {
-    if native.is_empty() || other.is_empty() {
+    bootstrap(&[native], &[other])
+}
+
+/// The interval of the product of the medians of `over` by that of the medians of `under`.
+fn bootstrap(under: &[&[f64]], over: &[&[f64]]) -> Option<Interval> {
+    if under.iter().chain(over).any(|group| group.is_empty()) {
         return None;
     }
     let mut random = fastrand::Rng::with_seed(0x5eed);
+    let mut product = |groups: &[&[f64]]| {
+        groups.iter().try_fold(1.0, |product, group| {
+            Some(product * median(&draw(group, &mut random))?)
+        })
+    };
     let mut ratios = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
-        let below = median(&draw(native, &mut random))?;
-        let above = median(&draw(other, &mut random))?;
+        let (below, above) = (product(under)?, product(over)?);
         if below > 0.0 {
             ratios.push(above / below);
         }
@@ -232,6 +241,48 @@ impl Comparison {
     }
 }
 
+/// How a ratio to native changed from one run to another: the ratio of the two ratios.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// In percent; negative is slower, with native's own change taken out.
+    pub difference_pct: f64,
+    /// Its interval, of the same bootstrap; [`interval_name`] of `rounds` says what it is.
+    pub interval_pct: Interval,
+    /// Rounds of the group that has fewest.
+    pub rounds: usize,
+}
+
+impl Change {
+    /// From throughputs of native and of the other, in the first run and in the second; `None` when a group
+    /// is empty or a reference is 0.
+    #[must_use]
+    pub fn of(before: (&[f64], &[f64]), after: (&[f64], &[f64])) -> Option<Self> {
+        let ratio = |(native, other): (&[f64], &[f64])| {
+            Some(median(other)? / median(native).filter(|v| *v > 0.0)?)
+        };
+        let first = ratio(before).filter(|v| *v > 0.0)?;
+        let bounds = bootstrap(&[before.1, after.0], &[before.0, after.1])?;
+        let percent = |r: f64| (r - 1.0) * 100.0;
+        let groups = [before.0, before.1, after.0, after.1];
+        Some(Self {
+            difference_pct: percent(ratio(after)? / first),
+            interval_pct: Interval {
+                low: percent(bounds.low),
+                high: percent(bounds.high),
+            },
+            rounds: groups.iter().map(|g| g.len()).min()?,
+        })
+    }
+}
+
+impl Interval {
+    /// True where it holds 0: for an interval of a difference, nothing may have changed.
+    #[must_use]
+    pub fn holds_zero(&self) -> bool {
+        self.low <= 0.0 && self.high >= 0.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +327,21 @@ mod tests {
         assert!(bounds.low > 0.48 && bounds.high < 0.52, "{bounds:?}");
         assert_eq!(bootstrap_ratio(&native, &half), Some(bounds));
         assert_eq!(bootstrap_ratio(&[], &half), None);
+    }
+
+    #[test]
+    fn a_change_against_native_leaves_out_what_the_machine_gained() {
+        let (slow, fast) = ([100.0, 101.0, 99.0], [200.0, 202.0, 198.0]);
+        let (half, same_half) = ([50.0, 50.5, 49.5], [100.0, 101.0, 99.0]);
+        let none = Change::of((&slow, &half), (&fast, &same_half)).unwrap();
+        assert!(none.difference_pct.abs() < 1e-9, "{none:?}");
+        assert!(none.interval_pct.holds_zero(), "{none:?}");
+        let twice = Change::of((&slow, &half), (&slow, &slow)).unwrap();
+        assert!((twice.difference_pct - 100.0).abs() < 1e-9, "{twice:?}");
+        assert!(!twice.interval_pct.holds_zero() && twice.interval_pct.low > 90.0);
+        assert_eq!(twice.rounds, 3);
+        assert_eq!(Change::of((&slow, &[]), (&slow, &slow)), None);
+        assert_eq!(Change::of((&slow, &[0.0]), (&slow, &slow)), None);
     }
 
     #[test]

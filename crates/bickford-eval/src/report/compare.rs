@@ -1,81 +1,402 @@
 //! What changed between two runs.
 
-use std::fmt::Write as _;
+use std::fmt;
 
-use crate::results::Results;
-use crate::stats::{Comparison, interval_label};
+use super::analysis::doubt;
+use crate::host::Machine;
+use crate::results::{Results, Settings};
+use crate::rows::{Kind, Row};
+use crate::stats::{Change, Comparison, Interval, interval_label, interval_name};
 
-/// For every row and configuration both runs have: throughput of the second against the first, and how
-/// the difference to native changed, which a faster or slower machine does not touch.
+/// For every row and configuration of either run: throughput of the second against the first, and how
+/// the difference to native changed, which a faster or slower machine does not touch. What only one of them
+/// has a result of, and rows that do not do the same work, are told and not compared.
 #[must_use]
 pub fn text(before: &Results, after: &Results) -> String {
-    let mut out = String::new();
-    if before.settings.machine != after.settings.machine {
-        out.push_str(
-            "The runs come from different machines: compare the differences to native only.\n",
-        );
+    let mut out = warnings(&before.settings, &after.settings);
+    let lines = lines(before, after);
+    let figures = lines.iter().flat_map(|l| l.figures.iter().flatten());
+    let rounds = figures.map(|f| f.rounds).min();
+    let head = [
+        "row".to_owned(),
+        "workload".to_owned(),
+        "configuration".to_owned(),
+        format!("B/A ({})", interval_label(rounds.unwrap_or(0))),
+        "A to native".to_owned(),
+        "B to native".to_owned(),
+        "change to native".to_owned(),
+        String::new(),
+    ];
+    let table: Vec<_> = std::iter::once(head)
+        .chain(lines.iter().map(Line::cells))
+        .collect();
+    let width = |index: usize| {
+        let cells = table.iter().filter_map(|line| line.get(index));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..7).map(width).chain([0]).collect();
+    for line in &table {
+        let cells: Vec<String> = std::iter::zip(line, &widths)
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
+        out.push(cells.join("  ").trim_end().to_owned());
     }
-    if (before.settings.scale - after.settings.scale).abs() > 1e-9 {
-        out.push_str("The runs have different scales: their rows do not do the same work.\n");
+    if let Some(rounds) = rounds {
+        out.push(format!(
+            "In parentheses: the {}. Within the spread: it holds 0%.",
+            interval_name(rounds)
+        ));
     }
-    let rounds = before.settings.rounds.min(after.settings.rounds);
-    let range = format!("{} of B/A", interval_label(rounds as usize));
-    let head = (
-        "row",
-        "workload",
-        "configuration",
-        "B/A",
-        range.as_str(),
-        "A to native",
-        "B to native",
-    );
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "{:<7} {:<28} {:<14} {:>8} {:>18} {:>12} {:>12}",
-        head.0, head.1, head.2, head.3, head.4, head.5, head.6
-    );
-    for row in &before.settings.rows {
-        for config in &before.settings.configs {
-            let name = config.name.as_str();
-            let (a, b) = (
-                before.throughputs(&row.id, name),
-                after.throughputs(&row.id, name),
-            );
-            let Some(change) = Comparison::of(&a, &b) else {
-                continue;
-            };
-            let interval = change.interval_pct;
-            let certain = interval.low > 0.0 || interval.high < 0.0;
-            let _ = writeln!(
-                out,
-                "{:<7} {:<28} {:<14} {:>+7.1}% {:>18} {:>12} {:>12}{}",
-                row.id,
-                row.name,
-                name,
-                change.difference_pct,
-                format!("{:+.1} to {:+.1}", interval.low, interval.high),
-                to_native(before, &row.id, name),
-                to_native(after, &row.id, name),
-                if certain { "" } else { "  within the spread" }
-            );
+    out.join("\n") + "\n"
+}
+
+/// A difference in percent.
+struct Figure {
+    difference: f64,
+    interval: Interval,
+    rounds: usize,
+}
+
+impl From<Comparison> for Figure {
+    fn from(c: Comparison) -> Self {
+        Self {
+            difference: c.difference_pct,
+            interval: c.interval_pct,
+            rounds: c.rounds,
         }
     }
+}
+
+impl From<Change> for Figure {
+    fn from(c: Change) -> Self {
+        Self {
+            difference: c.difference_pct,
+            interval: c.interval_pct,
+            rounds: c.rounds,
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Interval { low, high } = self.interval;
+        write!(f, "{:+.1}% ({low:+.1} to {high:+.1})", self.difference)
+    }
+}
+
+/// A row in a configuration, in both runs.
+struct Line<'a> {
+    row: &'a Row,
+    config: &'a str,
+    /// B/A, A to native, B to native, and the change of that.
+    figures: [Option<Figure>; 4],
+    /// Why a figure is not there, or not sure.
+    remarks: Vec<String>,
+}
+
+impl<'a> Line<'a> {
+    /// A row of one run.
+    fn only(row: &'a Row, run: &str) -> Self {
+        Self {
+            row,
+            config: "",
+            figures: [None, None, None, None],
+            remarks: vec![format!("only in {run}")],
+        }
+    }
+
+    fn of(a: &Side<'_>, b: &Side<'_>, row: &'a Row, other: &Row, config: &'a str) -> Self {
+        let mut line = Self::only(row, "");
+        line.config = config;
+        line.remarks = [a.remark(), b.remark(), other_work(row, other)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let [ratio, a_to_native, b_to_native, change] = &mut line.figures;
+        *a_to_native = a.to_native();
+        *b_to_native = b.to_native();
+        if other_work(row, other).is_none() && a.missing.is_none() && b.missing.is_none() {
+            *ratio = Comparison::of(&a.throughputs, &b.throughputs).map(Figure::from);
+            let groups = |side: &Side<'_>| Some((side.native.clone()?, side.throughputs.clone()));
+            *change = groups(a)
+                .zip(groups(b))
+                .and_then(|(a, b)| Change::of((&a.0, &a.1), (&b.0, &b.1)).map(Figure::from));
+        }
+        let within = |f: &Option<Figure>| f.as_ref().is_some_and(|f| f.interval.holds_zero());
+        let told = match (within(ratio), within(change)) {
+            (true, true) => Some("both within the spread"),
+            (true, false) => Some("B/A within the spread"),
+            (false, true) => Some("change to native within the spread"),
+            (false, false) => None,
+        };
+        line.remarks.extend(told.map(str::to_owned));
+        line
+    }
+
+    fn cells(&self) -> [String; 8] {
+        let [ratio, a, b, change] = &self.figures;
+        let figure = |f: &Option<Figure>| f.as_ref().map_or(String::new(), Figure::to_string);
+        [
+            self.row.id.clone(),
+            self.row.name.clone(),
+            self.config.to_owned(),
+            figure(ratio),
+            figure(a),
+            figure(b),
+            figure(change),
+            self.remarks.join("; "),
+        ]
+    }
+}
+
+/// A row in a configuration, in one run.
+struct Side<'a> {
+    name: &'a str,
+    throughputs: Vec<f64>,
+    /// Why there is nothing to compare.
+    missing: Option<String>,
+    /// Native's throughputs; `None` for native itself.
+    native: Option<Vec<f64>>,
+    doubt: Option<String>,
+}
+
+impl<'a> Side<'a> {
+    fn of(name: &'a str, results: &Results, row: &str, config: &str) -> Self {
+        let throughputs = results.throughputs(row, config);
+        // As in the reports, a configuration that failed in a later round has no result.
+        let missing = match results.error(row, config) {
+            Some(error) => Some(format!("error: {}", error.replace('\n', " "))),
+            None => throughputs.is_empty().then(|| "no result".to_owned()),
+        };
+        let native = results.settings.configs.first();
+        let native = native.filter(|n| n.name != config);
+        let native = native.map(|n| results.throughputs(row, &n.name));
+        let compared = missing.is_none() && native.is_some();
+        Self {
+            name,
+            throughputs,
+            missing,
+            native,
+            doubt: compared.then(|| doubt(results, row, config)).flatten(),
+        }
+    }
+
+    fn to_native(&self) -> Option<Figure> {
+        let native = self.native.as_ref().filter(|_| self.missing.is_none())?;
+        Comparison::of(native, &self.throughputs).map(Figure::from)
+    }
+
+    fn remark(&self) -> Option<String> {
+        let remark = self.missing.as_ref().or(self.doubt.as_ref())?;
+        Some(format!("{}: {remark}", self.name))
+    }
+}
+
+/// Every row of either run.
+fn lines<'a>(before: &'a Results, after: &'a Results) -> Vec<Line<'a>> {
+    let (ours, theirs) = (&before.settings.rows, &after.settings.rows);
+    let both = |name: &str| after.settings.configs.iter().any(|c| c.name == name);
+    let mut lines = Vec::new();
+    for row in ours {
+        let Some(other) = theirs.iter().find(|r| r.id == row.id) else {
+            lines.push(Line::only(row, "A"));
+            continue;
+        };
+        let names = before.settings.configs.iter().map(|c| c.name.as_str());
+        for config in names.filter(|name| both(name)) {
+            let a = Side::of("A", before, &row.id, config);
+            let b = Side::of("B", after, &row.id, config);
+            lines.push(Line::of(&a, &b, row, other, config));
+        }
+    }
+    let new = |row: &&Row| !ours.iter().any(|r| r.id == row.id);
+    lines.extend(theirs.iter().filter(new).map(|row| Line::only(row, "B")));
+    lines
+}
+
+/// What makes the work of two rows with the same identifier different.
+fn other_work(a: &Row, b: &Row) -> Option<String> {
+    let same = match (&a.kind, &b.kind) {
+        (Kind::Wml { text, scale }, Kind::Wml { text: t, scale: s }) => {
+            text == t && same_factor(*scale, *s)
+        }
+        (kind, other) => kind == other,
+    };
+    if !same {
+        return Some("other work: not compared".to_owned());
+    }
+    (a.memory != b.memory).then(|| {
+        format!(
+            "other work: not compared (memory for {} and {} MB)",
+            a.memory >> 20,
+            b.memory >> 20
+        )
+    })
+}
+
+/// Numbers that were written and read again may differ in their last digit.
+fn same_factor(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// What makes the runs different as a whole.
+fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
+    let mut out = Vec::new();
+    if a.machine != b.machine {
+        out.push(format!(
+            "The runs come from different machines: compare the differences to native only.\n  A: {}\n  B: {}",
+            machine(&a.machine),
+            machine(&b.machine)
+        ));
+    }
+    if (&a.device, &a.directory) != (&b.device, &b.directory) {
+        let of = |s: &Settings| format!("{}, work directory {}", s.device, s.directory.display());
+        out.push(format!(
+            "The runs have different devices: compare the differences to native only.\n  A: {}\n  B: {}",
+            of(a),
+            of(b)
+        ));
+    }
+    if !same_factor(a.scale, b.scale) {
+        out.push(format!(
+            "The runs have different scales, {} and {}: their rows do not do the same work.",
+            a.scale, b.scale
+        ));
+    }
+    for config in &a.configs {
+        let other = b.configs.iter().find(|c| c.name == config.name);
+        match other {
+            None => out.push(format!("Configuration {}: only in A.", config.name)),
+            Some(other) if other.command != config.command => out.push(format!(
+                "Configuration {}: its command is another one.\n  A: {}\n  B: {}",
+                config.name,
+                config.command.as_deref().unwrap_or("none"),
+                other.command.as_deref().unwrap_or("none")
+            )),
+            Some(_) => {}
+        }
+    }
+    let new = b.configs.iter();
+    let new = new.filter(|c| !a.configs.iter().any(|o| o.name == c.name));
+    out.extend(new.map(|c| format!("Configuration {}: only in B.", c.name)));
     out
 }
 
-fn to_native(results: &Results, row: &str, config: &str) -> String {
-    let Some(native) = results
-        .settings
-        .configs
-        .first()
-        .filter(|n| n.name != config)
-    else {
-        return String::new();
-    };
-    Comparison::of(
-        &results.throughputs(row, &native.name),
-        &results.throughputs(row, config),
-    )
-    .map_or_else(|| "-".to_owned(), |c| format!("{:+.1}%", c.difference_pct))
+fn machine(m: &Machine) -> String {
+    let memory = m.memory_bytes >> 20;
+    format!("{}, {} CPUs, {memory} MB, {}", m.cpu, m.cpus, m.kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{add, results, run};
+    use crate::results::Outcome;
+
+    /// Native and `base` of row 37.
+    fn base(native: f64, base: f64) -> Results {
+        let mut results = results(&["f37"], &["base"]);
+        let around = |v: f64| [v, v * 1.01, v * 0.99];
+        run(&mut results, "f37", "native", &around(native));
+        run(&mut results, "f37", "base", &around(base));
+        results
+    }
+
+    fn line(text: &str, config: &str) -> String {
+        let mut lines = text.lines();
+        let found = lines.find(|l| l.starts_with("f37") && l.contains(config));
+        found.unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn a_change_against_native_has_its_own_spread() {
+        let same = line(&text(&base(100.0, 50.0), &base(200.0, 100.0)), "base");
+        assert!(same.contains("+100.0% (+96.0 to +104.0)"), "{same}");
+        assert!(same.contains("-50.0% (-51.0 to -49.0)"), "{same}");
+        assert!(
+            same.ends_with("change to native within the spread"),
+            "{same}"
+        );
+        let better = line(&text(&base(100.0, 50.0), &base(100.0, 80.0)), "base");
+        assert!(
+            better.contains("+60.0%") && !better.contains("within"),
+            "{better}"
+        );
+    }
+
+    #[test]
+    fn what_only_one_run_has_is_a_line() {
+        let mut a = base(100.0, 50.0);
+        let mut b = base(100.0, 50.0);
+        b.samples.retain(|s| s.config != "base");
+        let unmeasured = line(&text(&a, &b), "base");
+        assert!(
+            unmeasured.contains("-50.0% (") && unmeasured.ends_with("B: no result"),
+            "{unmeasured}"
+        );
+        add(&mut b, "f37", "base", 1, Outcome::Failed("no luck".into()));
+        let failed = line(&text(&a, &b), "base");
+        assert!(failed.ends_with("B: error: no luck"), "{failed}");
+        let rows = results(&["f37", "f38"], &["fast"]);
+        b.settings.rows = rows.settings.rows;
+        b.settings.configs = rows.settings.configs;
+        let other = text(&a, &b);
+        assert!(
+            other.contains("f38") && other.contains("only in B"),
+            "{other}"
+        );
+        assert!(other.contains("Configuration base: only in A."), "{other}");
+        assert!(other.contains("Configuration fast: only in B."), "{other}");
+        a.settings.rows.clear();
+        assert!(line(&text(&b, &a), "").ends_with("only in A"));
+    }
+
+    #[test]
+    fn rows_that_do_other_work_are_not_compared() {
+        let a = base(100.0, 50.0);
+        let mut b = base(100.0, 60.0);
+        if let Some(row) = b.settings.rows.first_mut() {
+            row.memory *= 2;
+        }
+        let memory = line(&text(&a, &b), "base");
+        assert!(
+            memory.contains("other work: not compared (memory"),
+            "{memory}"
+        );
+        assert!(
+            memory.contains("-40.0%") && !memory.contains("+20.0%"),
+            "{memory}"
+        );
+        if let Some(row) = b.settings.rows.first_mut() {
+            row.kind = Kind::Copy { bytes: 1 };
+        }
+        let kind = line(&text(&a, &b), "native");
+        assert!(kind.ends_with("other work: not compared"), "{kind}");
+    }
+
+    #[test]
+    fn other_devices_and_commands_are_told() {
+        let a = base(100.0, 50.0);
+        assert!(!text(&a, &a).contains("different"), "{}", text(&a, &a));
+        let mut b = base(100.0, 50.0);
+        b.settings.device = crate::host::device::Choice::Ram;
+        if let Some(config) = b.settings.configs.last_mut() {
+            config.command = Some("other {src} {mnt}".into());
+        }
+        let told = text(&a, &b);
+        assert!(told.contains("different devices"), "{told}");
+        assert!(told.contains("base: its command is another one"), "{told}");
+        assert!(told.contains("B: other {src} {mnt}"), "{told}");
+    }
+
+    #[test]
+    fn native_with_fewer_rounds_is_told() {
+        let mut b = base(100.0, 50.0);
+        b.samples.retain(|s| s.config != "native" || s.round < 3);
+        let told = line(&text(&base(100.0, 50.0), &b), "base");
+        assert!(
+            told.contains("B: of counted rounds native has 2, base 3"),
+            "{told}"
+        );
+    }
 }
