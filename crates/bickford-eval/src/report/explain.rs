@@ -1,5 +1,6 @@
 //! Why a row is as it is, derived from what was measured of it.
 
+use crate::measure::cpu::ProcessTime;
 use crate::measure::tracepoints::Requests;
 use crate::results::Measured;
 use crate::rows::{Kind, Row, WorkloadClass};
@@ -20,6 +21,13 @@ const FSYNC_SHARE: f64 = 0.1;
 /// CPU time of a process is counted in hundredths of a second: below five of them it says nothing of
 /// a single request.
 const COUNTABLE_CPU_S: f64 = 0.05;
+
+/// Requests take at most this share of the time the workload waited, where it waits for each: clocks are not
+/// the same.
+const OVERLAP: f64 = 1.1;
+
+/// CPU time up to this share of the round trips is less than they are, whatever its clock.
+const CLEARLY_BELOW: f64 = 0.9;
 
 /// Sentences on one configuration, most important first.
 pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Vec<String> {
@@ -148,22 +156,18 @@ fn stages(row: &Row, measured: &Measured, requests: &Requests) -> Option<String>
         return None;
     }
     let mut sentences = Vec::new();
-    let per_request = |seconds: f64| figure(seconds * 1e6 / count as f64);
     match measured.daemon {
-        Some(daemon) if daemon.total() >= COUNTABLE_CPU_S => sentences.push(format!(
-            "Of a request's {} us the daemon's CPU takes {} us ({} in user space, {} in the kernel: transport, lower file system); the rest is queueing, waking up and waiting for the device.",
-            per_request(requests.total_s()),
-            per_request(daemon.total()),
-            per_request(daemon.user_s),
-            per_request(daemon.system_s)
-        )),
+        Some(daemon) if daemon.total() >= COUNTABLE_CPU_S => {
+            sentences.extend(cpu_per_request(measured, requests, daemon));
+        }
         Some(_) => {}
         None => sentences.push(
-            "The daemon's share of a request is not known: it has no process of its own.".to_owned(),
+            "The daemon's share of a request is not known: it has no process of its own."
+                .to_owned(),
         ),
     }
     if let Some(share) = waited_for(measured, requests) {
-        sentences.push(if share <= 1.1 {
+        sentences.push(if share <= OVERLAP {
             format!(
                 "Requests are {:.0}% of the time the workload waited in that round.",
                 100.0 * share
@@ -176,6 +180,32 @@ fn stages(row: &Row, measured: &Measured, requests: &Requests) -> Option<String>
         });
     }
     (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// The daemon's CPU time by request, and what it leaves of a round trip where that can be told: it holds
+/// work that is in no round trip (FORGET is not traced), so that what is left is a lower bound, and of
+/// requests that overlap it is not one request's.
+fn cpu_per_request(measured: &Measured, requests: &Requests, cpu: ProcessTime) -> Vec<String> {
+    let count = requests.total().max(1) as f64;
+    let per_request = |seconds: f64| figure(seconds * 1e6 / count);
+    let mut sentences = vec![format!(
+        "The daemon's CPU takes {} us per request ({} in user space, {} in the kernel: transport, lower file system), work that no caller waits for included.",
+        per_request(cpu.total()),
+        per_request(cpu.user_s),
+        per_request(cpu.system_s)
+    )];
+    let trips = requests.total_s();
+    // Without a clock around each operation: of one thread, requests that overlap take more than all the time.
+    let apart = waited_for(measured, requests)
+        .map_or(trips <= measured.work.elapsed_s, |share| share <= OVERLAP);
+    if apart && cpu.total() < CLEARLY_BELOW * trips {
+        sentences.push(format!(
+            "Of the {} us of a round trip at least {} us are queueing, waking up and waiting for the device.",
+            per_request(trips),
+            per_request(trips - cpu.total())
+        ));
+    }
+    sentences
 }
 
 /// Where threads of one file each fsync it: in the kernel `fuse_fsync` holds the inode's lock until FSYNC is
@@ -334,7 +364,7 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::cpu::{ProcessTime, SystemTime};
+    use crate::measure::cpu::SystemTime;
     use crate::measure::{OpLatency, Work};
     use crate::rows::fast17;
 
@@ -421,10 +451,37 @@ mod tests {
     fn cpu_time_below_its_clock_is_not_divided() {
         let (_, long) = said(vec![times("LOOKUP", 500)], 0.06);
         let long = long.expect("there are requests");
-        assert!(long.contains("CPU takes 120 us"), "{long}");
+        assert!(long.contains("CPU takes 120 us per request"), "{long}");
         let (_, short) = said(vec![times("LOOKUP", 500)], 0.02);
         let short = short.expect("there are requests");
         assert!(short.starts_with("Requests are 50%"), "{short}");
+    }
+
+    #[test]
+    fn what_cpu_leaves_of_a_round_trip_is_told_only_where_it_is_true() {
+        let told = |count: u64, daemon_s: f64| {
+            let (_, stages) = said(vec![times("LOOKUP", count)], daemon_s);
+            stages.expect("there are requests")
+        };
+        let below = told(1000, 0.06);
+        assert!(below.contains("CPU takes 60.0 us per request"), "{below}");
+        assert!(
+            below.contains("Of the 100 us of a round trip at least 40.0 us are queueing"),
+            "{below}"
+        );
+        // FORGETs and the like: more CPU than round trips, or nearly as much.
+        for cpu in [0.12, 0.095] {
+            let above = told(1000, cpu);
+            assert!(above.contains("per request"), "{above}");
+            assert!(!above.contains("queueing"), "{above}");
+        }
+        // Twice as much as the workload waited: requests overlap.
+        let beside = told(2000, 0.06);
+        assert!(beside.contains("CPU takes 30.0 us"), "{beside}");
+        assert!(
+            !beside.contains("queueing") && beside.contains("overlap"),
+            "{beside}"
+        );
     }
 
     #[test]
