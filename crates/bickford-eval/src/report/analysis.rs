@@ -1,6 +1,7 @@
 //! Results row by row: summaries, comparisons with native, resources, explanations, verdicts.
 
 use crate::measure::OpLatency;
+use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
 use crate::reference::{self, PaperRow};
 use crate::results::{Measured, Results};
@@ -70,7 +71,9 @@ pub struct Usage {
     pub wall_s: Option<f64>,
     pub mean_us: Option<f64>,
     pub p50_us: Option<f64>,
+    pub p95_us: Option<f64>,
     pub p99_us: Option<f64>,
+    pub p999_us: Option<f64>,
     pub workload_s: Option<f64>,
     pub daemon_s: Option<f64>,
     pub machine_s: Option<f64>,
@@ -79,10 +82,14 @@ pub struct Usage {
     pub disk_read: Option<f64>,
     pub disk_written: Option<f64>,
     pub disk_busy_pct: Option<f64>,
+    /// Read and written, over the time of the workload's process.
+    pub disk_mb_s: Option<f64>,
     pub files_per_s: Option<f64>,
     pub cache_lower: Option<f64>,
     pub cache_upper: Option<f64>,
     pub memory_limit: Option<f64>,
+    /// Of the round that is not counted; by MiB where the row's throughput is in MB.
+    pub requests_per_operation: Option<f64>,
 }
 
 impl Usage {
@@ -119,7 +126,9 @@ impl Usage {
             wall_s: over(&|m| Some(m.wall_s)),
             mean_us: latency(|l| l.mean_us),
             p50_us: most(|l| l.p50_us),
+            p95_us: most(|l| l.p95_us),
             p99_us: most(|l| l.p99_us),
+            p999_us: most(|l| l.p999_us),
             workload_s: over(&|m| Some(m.workload_s)),
             daemon_s: over(&|m| m.daemon.map(|d| d.total())),
             machine_s: over(&|m| Some(m.system.busy_s())),
@@ -131,12 +140,17 @@ impl Usage {
                 m.disk
                     .map(|d| (d.busy_ms as f64 / 10.0 / m.wall_s.max(1e-3)).min(100.0))
             }),
+            disk_mb_s: over(&|m| {
+                let moved = |d: Counters| (d.read_bytes + d.written_bytes) as f64;
+                m.disk.map(|d| moved(d) / 1e6 / m.wall_s.max(1e-3))
+            }),
             files_per_s: over(&|m| {
                 (m.work.files > 0).then(|| m.work.files as f64 / m.work.elapsed_s.max(1e-9))
             }),
             cache_lower: over(&|m| m.caches.map(|c| c.lower as f64)),
             cache_upper: over(&|m| m.caches.map(|c| c.upper as f64)),
             memory_limit: over(&|m| m.memory_limit.map(|l| l as f64)),
+            requests_per_operation: None,
         }
     }
 }
@@ -280,6 +294,12 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
         let comparison = comparable
             .then(|| Comparison::of(&native_runs, &throughputs))
             .flatten();
+        let requests = results.requests(&row.id, config);
+        let mut usage = Usage::of(&runs, operation);
+        usage.requests_per_operation = requests.and_then(|(run, requests)| {
+            let (units, _) = explain::unit(row, run);
+            (units > 0.0).then(|| requests.total() as f64 / units)
+        });
         let mut cell = Cell {
             config,
             summary: Summary::of(&throughputs),
@@ -287,8 +307,8 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
             doubt: comparison.and_then(|_| doubt(results, &row.id, config)),
             error,
             operation,
-            usage: Usage::of(&runs, operation),
-            requests: results.requests(&row.id, config),
+            usage,
+            requests,
             explanation: Vec::new(),
         };
         if let Some(native) = cells.first() {

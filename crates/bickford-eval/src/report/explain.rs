@@ -69,7 +69,7 @@ pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) ->
 }
 
 /// The row's unit of work: an operation, or a MiB where operations have no meaning.
-fn unit(row: &Row, measured: &Measured) -> (f64, &'static str) {
+pub(super) fn unit(row: &Row, measured: &Measured) -> (f64, &'static str) {
     if row.kind.unit() == "MB/s" {
         (measured.work.bytes as f64 / f64::from(1 << 20), "MiB")
     } else if row.kind.unit() == "transactions/s" {

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::analysis::{Analysis, Cell, RowAnalysis};
+use super::analysis::{Analysis, Cell, RowAnalysis, Usage};
 use super::figure;
 use super::html::key;
 use super::plots::{self, Line};
@@ -316,67 +316,83 @@ fn bars(row: &RowAnalysis<'_>) -> Markup {
     }
 }
 
-/// CPU, device and caches of every row.
+/// What every row took, in two tables: one is too wide to be read, or printed.
 pub(super) fn resources(analysis: &Analysis<'_>) -> Markup {
-    let cells = analysis.rows.iter().flat_map(|r| &r.cells);
-    let cycles = cells.into_iter().any(|c| c.usage.cycles.is_some());
+    let mut cells = analysis.rows.iter().flat_map(|r| &r.cells);
+    let cycles = cells.any(|c| c.usage.cycles.is_some());
     html! {
         section {
-            h2 { "Resources" }
+            h2 { "Requests, latency and CPU" }
             p.small {
-                "Medians of the counted rounds. CPU in seconds for the whole row (machine: all processes and the kernel). "
-                "Percentiles are those of the operation that natively takes most of the row's time."
+                "Medians of the counted rounds; requests are those of the round that is not counted, by operation, or by MiB "
+                "where the throughput is in MB. CPU in seconds for the whole row (machine: all processes and the kernel, of it "
+                "kernel: with interrupts). Percentiles are those of the operation that natively takes most of the row's time."
             }
-            table.resources {
-                thead {
-                    tr {
-                        th.name { "Workload" } th { "Configuration" } th { "p50 us" } th { "p99 us" }
-                        th { "Files/s" } th { "Time s" } th { "Workload CPU" } th { "Daemon CPU" } th { "Machine CPU" }
-                        th { "Read MB" } th { "Written MB" } th { "Device busy" } th { "Cache below MB" } th { "Cache above MB" }
-                        th { "Limit MB" } @if cycles { th { "Cycles/op" } }
-                    }
-                }
-                @for row in &analysis.rows {
-                    tbody {
-                        @for (index, cell) in row.cells.iter().enumerate() {
-                            tr {
-                                @if index == 0 { th.name rowspan=(row.cells.len()) { (row.row.name) } }
-                                td { (cell.config) }
-                                (usage(cell))
-                                @if cycles { td.number { @if let Some(count) = cell.usage.cycles { (figure(count)) } } }
-                            }
+            (by_row(
+                analysis,
+                &html! {
+                    th { "Requests" } th { "p50 us" } th { "p95 us" } th { "p99 us" } th { "p99.9 us" }
+                    th { "Workload CPU" } th { "Daemon CPU" } th { "Machine CPU" } th { "of it kernel" }
+                    @if cycles { th { "Cycles/op" } }
+                },
+                |u| {
+                    let mut shown = vec![
+                        u.requests_per_operation, u.p50_us, u.p95_us, u.p99_us, u.p999_us,
+                        u.workload_s, u.daemon_s, u.machine_s, u.kernel_s,
+                    ];
+                    shown.extend(cycles.then_some(u.cycles));
+                    shown.into_iter().map(known).collect()
+                },
+            ))
+            h2 { "Time, device and memory" }
+            p.small {
+                "Medians of the counted rounds: the time from start to end, what the device moved, its rate and how much of the time it was busy over the "
+                "whole of a run, the page caches at its end, and the limit that workload and daemon share."
+            }
+            (by_row(
+                analysis,
+                &html! {
+                    th { "Time s" } th { "Files/s" } th { "Read MB" } th { "Written MB" } th { "MB/s" } th { "Busy" }
+                    th { "Cache below MB" } th { "Cache above MB" } th { "Limit MB" }
+                },
+                |u| {
+                    let mega = |v: Option<f64>| known(v.map(|v| v / 1e6));
+                    let busy = u.disk_busy_pct.map_or(String::new(), |busy| format!("{busy:.0}%"));
+                    vec![
+                        known(u.wall_s), known(u.files_per_s), mega(u.disk_read), mega(u.disk_written), known(u.disk_mb_s), busy,
+                        mega(u.cache_lower), mega(u.cache_upper), mega(u.memory_limit),
+                    ]
+                },
+            ))
+        }
+    }
+}
+
+fn known(value: Option<f64>) -> String {
+    value.map_or(String::new(), figure)
+}
+
+/// A table with a line for each row and configuration.
+fn by_row(
+    analysis: &Analysis<'_>,
+    head: &Markup,
+    values: impl Fn(&Usage) -> Vec<String>,
+) -> Markup {
+    html! {
+        table.resources {
+            thead { tr { th.name { "Workload" } th { "Configuration" } (head) } }
+            @for row in &analysis.rows {
+                tbody {
+                    @for (index, cell) in row.cells.iter().enumerate() {
+                        tr {
+                            @if index == 0 { th.name rowspan=(row.cells.len()) { (row.row.name) } }
+                            td { (cell.config) }
+                            @for value in values(&cell.usage) { td.number { (value) } }
                         }
                     }
                 }
             }
         }
-    }
-}
-
-fn usage(cell: &Cell<'_>) -> Markup {
-    let u = cell.usage;
-    let mega = |v: Option<f64>| v.map(|v| v / 1e6);
-    let plain = [
-        u.p50_us,
-        u.p99_us,
-        u.files_per_s,
-        u.wall_s,
-        u.workload_s,
-        u.daemon_s,
-        u.machine_s,
-    ];
-    let data = [mega(u.disk_read), mega(u.disk_written)];
-    let caches = [
-        mega(u.cache_lower),
-        mega(u.cache_upper),
-        mega(u.memory_limit),
-    ];
-    let show = |value: &Option<f64>| html! { td.number { @if let Some(value) = value { (figure(*value)) } } };
-    html! {
-        @for value in &plain { (show(value)) }
-        @for value in &data { (show(value)) }
-        td.number { @if let Some(busy) = u.disk_busy_pct { (format!("{busy:.0}%")) } }
-        @for value in &caches { (show(value)) }
     }
 }
 
