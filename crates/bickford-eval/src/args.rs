@@ -81,9 +81,13 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Go on with the results in DIR
+    /// Go on with the results in DIR: on the same machine and kernel, with the same programs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report"])]
     pub resume: Option<PathBuf>,
+
+    /// With --resume: run again what ended with an error; its result stays until there is another
+    #[arg(long, requires = "resume")]
+    pub retry_failed: bool,
 
     /// Make the report of the results in DIR again and run nothing
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]

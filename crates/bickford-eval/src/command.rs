@@ -60,7 +60,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut store = match &args.resume {
-        Some(directory) => Store::resume(directory)?,
+        Some(directory) => go_on(directory, args.retry_failed)?,
         None => begin(args, ui)?,
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -87,6 +87,14 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         directory.display()
     );
     Ok(ExitCode::from(INTERRUPTED))
+}
+
+fn go_on(directory: &Path, retry_failed: bool) -> Result<Store, EvalError> {
+    let mut store = Store::resume(directory)?;
+    if retry_failed {
+        store.retry_failed();
+    }
+    Ok(store)
 }
 
 fn keep_costs(
@@ -151,6 +159,7 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         directory: args.dir.clone(),
         rounds: args.rounds,
         deadline_s: args.deadline,
+        programs: results::programs(&configs),
         configs,
         rows: select_rows(args)?,
         machine: Machine::probe(),

@@ -1,6 +1,8 @@
 //! The directory of a run: settings, one line per run of a row, and the reports made of them.
 
-use std::collections::HashSet;
+mod programs;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
 use crate::rows::Row;
 use crate::target::Config;
+
+pub use programs::{fingerprint, programs};
 
 /// What a run was asked to do, and where. Kept so that it can be resumed and repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +48,57 @@ pub struct Settings {
     pub started: u64,
     /// The command line that repeats it.
     pub command: String,
+    /// The programs that ran, this one and those that the configurations' commands begin with, each with its
+    /// [`fingerprint`]. Records of older versions have none.
+    #[serde(default)]
+    pub programs: BTreeMap<PathBuf, String>,
+}
+
+/// Memory of a machine that differs by less than this part of it is the same: kernels keep some for
+/// themselves, not always as much.
+const SAME_MEMORY: f64 = 0.01;
+
+impl Settings {
+    /// What is not as it was when the run began, so that samples of now do not belong to it.
+    #[must_use]
+    pub fn changes(&self, now: &Machine) -> Vec<String> {
+        let then = &self.machine;
+        let memory = |m: &Machine| format!("{} MB of memory", m.memory_bytes >> 20);
+        let (less, more) = (
+            then.memory_bytes.min(now.memory_bytes),
+            then.memory_bytes.max(now.memory_bytes),
+        );
+        let mut pairs = vec![
+            ("the processor", then.cpu.clone(), now.cpu.clone()),
+            ("the kernel", then.kernel.clone(), now.kernel.clone()),
+            (
+                "the machine",
+                format!("with {} CPUs", then.cpus),
+                format!("with {} CPUs", now.cpus),
+            ),
+            (
+                "bickford-eval",
+                self.version.clone(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+        ];
+        if (more - less) as f64 > SAME_MEMORY * more as f64 {
+            pairs.push(("the machine", memory(then), memory(now)));
+        }
+        let mut changes: Vec<String> = pairs
+            .into_iter()
+            .filter(|(_, then, now)| then != now)
+            .map(|(what, then, now)| format!("{what} was {then} and is {now}"))
+            .collect();
+        for (path, then) in &self.programs {
+            match fingerprint(path) {
+                Ok(now) if now == *then => {}
+                Ok(_) => changes.push(format!("{} is another program now", path.display())),
+                Err(error) => changes.push(format!("{}: {error}", path.display())),
+            }
+        }
+        changes
+    }
 }
 
 /// Page caches at the end of a row, in bytes.
@@ -174,6 +229,8 @@ pub struct Store {
     log: File,
     /// What is in it.
     pub results: Results,
+    /// Rows and configurations whose error is not final.
+    again: HashSet<(String, String)>,
 }
 
 const SETTINGS: &str = "run.json";
@@ -184,7 +241,8 @@ fn read(path: &Path) -> Result<String, EvalError> {
     fs::read_to_string(path).map_err(EvalError::io(path))
 }
 
-/// Reads a directory of results (or a `report.json`). A last line that was cut off is left out.
+/// Reads a directory of results (or a `report.json`). A last line that was cut off is left out; of a round
+/// that was run again the later line counts.
 ///
 /// # Errors
 /// A file is missing or is not ours.
@@ -204,12 +262,27 @@ pub fn load(path: &Path) -> Result<Results, EvalError> {
         .rfind('\n')
         .map_or("", |end| text.get(..end).unwrap_or_default());
     let samples: Result<Vec<Sample>, _> = whole.lines().map(serde_json::from_str).collect();
+    let samples = samples.map_err(EvalError::json(file))?;
     let notes = fs::read_to_string(path.join(NOTES)).unwrap_or_default();
     Ok(Results {
         settings,
-        samples: samples.map_err(EvalError::json(file))?,
+        samples: without_replaced(samples),
         notes: notes.lines().map(str::to_owned).collect(),
     })
+}
+
+fn without_replaced(samples: Vec<Sample>) -> Vec<Sample> {
+    let mut places = HashMap::new();
+    let mut kept: Vec<Sample> = Vec::with_capacity(samples.len());
+    for sample in samples {
+        let key = (sample.row.clone(), sample.config.clone(), sample.round);
+        let place = *places.entry(key).or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some(old) => *old = sample,
+            None => kept.push(sample),
+        }
+    }
+    kept
 }
 
 impl Store {
@@ -238,15 +311,24 @@ impl Store {
             log: open_log(directory)?,
             directory: directory.to_owned(),
             results,
+            again: HashSet::new(),
         })
     }
 
     /// Goes on with a directory of results. A line that was cut off is run again.
     ///
     /// # Errors
-    /// It cannot be read or written.
+    /// It cannot be read or written, or belongs to another machine or to programs that have changed.
     pub fn resume(directory: &Path) -> Result<Self, EvalError> {
         let results = load(directory)?;
+        let changes = results.settings.changes(&Machine::probe());
+        if !changes.is_empty() {
+            let place = directory.display();
+            return Err(EvalError::Usage(format!(
+                "--resume {place}: {}; samples of both would stand as one run: begin anew with another --out (--report {place} shows what is there)",
+                changes.join("; ")
+            )));
+        }
         let path = directory.join(SAMPLES);
         if path.exists() {
             let text = read(&path)?;
@@ -261,6 +343,7 @@ impl Store {
             log: open_log(directory)?,
             directory: directory.to_owned(),
             results,
+            again: HashSet::new(),
         })
     }
 
@@ -270,7 +353,17 @@ impl Store {
         &self.directory
     }
 
-    /// Keeps a sample, on the disk before this returns.
+    /// Has every row and configuration that ended with an error run again, once, from the round that ended so.
+    /// The error stays until there is another result of that round.
+    pub fn retry_failed(&mut self) {
+        let failed = self.results.samples.iter();
+        self.again = failed
+            .filter(|s| matches!(s.outcome, Outcome::Failed(_)))
+            .map(|s| (s.row.clone(), s.config.clone()))
+            .collect();
+    }
+
+    /// Keeps a sample, on the disk before this returns; in the place of one of the same round.
     ///
     /// # Errors
     /// It could not be written.
@@ -282,7 +375,17 @@ impl Store {
             .write_all(line.as_bytes())
             .map_err(EvalError::io(&path))?;
         self.log.sync_data().map_err(EvalError::io(&path))?;
+        let Sample {
+            row, config, round, ..
+        } = sample.clone();
         self.results.samples.push(sample);
+        if self.again.remove(&(row.clone(), config.clone())) {
+            let samples = std::mem::take(&mut self.results.samples);
+            self.results.samples = without_replaced(samples);
+            self.note(&format!(
+                "{row} · {config}: run again after an error, from round {round} on, apart from the rounds of the other configurations."
+            ))?;
+        }
         Ok(())
     }
 
@@ -301,12 +404,14 @@ impl Store {
     }
 
     /// What need not be run: (row, configuration, round) that are there, and (row, configuration) that
-    /// ended with an error.
+    /// ended with an error, unless [`Store::retry_failed`] has it run again.
     #[must_use]
     pub fn is_done(&self, row: &str, config: &str, round: u32) -> bool {
-        self.results
-            .of(row, config)
-            .any(|s| s.round == round || matches!(s.outcome, Outcome::Failed(_)))
+        let again = self.again.contains(&(row.to_owned(), config.to_owned()));
+        self.results.of(row, config).any(|s| match s.outcome {
+            Outcome::Measured(_) => s.round == round,
+            Outcome::Failed(_) => !again,
+        })
     }
 
     /// Rows with at least one sample.
@@ -328,4 +433,96 @@ fn open_log(directory: &Path) -> Result<File, EvalError> {
         .append(true)
         .open(&path)
         .map_err(EvalError::io(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            version: env!("CARGO_PKG_VERSION").into(),
+            suite: "own".into(),
+            scale: 1.0,
+            device: Choice::Disk,
+            directory: "/var/tmp".into(),
+            rounds: 2,
+            deadline_s: 1,
+            configs: vec![Config::native()],
+            rows: Vec::new(),
+            machine: Machine::probe(),
+            started: 0,
+            command: String::new(),
+            programs: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn another_machine_kernel_or_version_is_a_change() {
+        let now = Machine::probe();
+        assert_eq!(settings().changes(&now), Vec::<String>::new());
+        let mut other = settings();
+        other.machine.memory_bytes -= 4096;
+        assert_eq!(other.changes(&now), Vec::<String>::new());
+        other.machine.memory_bytes /= 2;
+        other.machine.kernel = "Linux 2.4".into();
+        other.machine.cpu = "abacus".into();
+        other.machine.cpus += 1;
+        other.version = "0.0.1".into();
+        let (built, gone) = (PathBuf::from("/bin/sh"), PathBuf::from("/nonexistent"));
+        other.programs = [(built, "older".into()), (gone, String::new())].into();
+        let changes = other.changes(&now).join("; ");
+        for told in [
+            "the kernel was Linux 2.4 and is ",
+            "the processor was abacus",
+            "CPUs and is with",
+            "bickford-eval was 0.0.1",
+            "MB of memory and is",
+            "/bin/sh is another program now",
+            "/nonexistent: No such file",
+        ] {
+            assert!(changes.contains(told), "{told}: {changes}");
+        }
+    }
+
+    fn sample(config: &str, round: u32, error: &str) -> Sample {
+        Sample {
+            row: "r".into(),
+            config: config.into(),
+            round,
+            outcome: Outcome::Failed(error.into()),
+        }
+    }
+
+    #[test]
+    fn what_failed_is_run_again_once_and_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("out");
+        let mut store = Store::create(&place, settings()).expect("new");
+        store.add(sample("a", 1, "first")).expect("kept");
+        drop(store);
+        let mut store = Store::resume(&place).expect("the same machine");
+        assert!(store.is_done("r", "a", 1) && store.is_done("r", "a", 2));
+        store.retry_failed();
+        assert!(!store.is_done("r", "a", 1) && !store.is_done("r", "a", 2));
+        assert_eq!(
+            store.results.error("r", "a"),
+            Some("first"),
+            "until replaced"
+        );
+        store.add(sample("a", 1, "second")).expect("kept");
+        assert!(store.is_done("r", "a", 1), "once");
+        let kept = |results: &Results| {
+            let error = results.error("r", "a").map(str::to_owned);
+            (results.samples.len(), error)
+        };
+        assert_eq!(kept(&store.results), (1, Some("second".into())));
+        let read = load(&place).expect("read again");
+        assert_eq!(kept(&read), (1, Some("second".into())));
+        assert!(
+            read.notes.iter().any(|n| n.contains("run again")),
+            "{:?}",
+            read.notes
+        );
+    }
 }

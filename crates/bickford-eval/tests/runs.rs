@@ -199,6 +199,66 @@ fn an_interrupted_directory_goes_on_where_it_was() {
     assert_eq!(place.results().samples.len(), 6);
 }
 
+fn resume(place: &Place, more: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.arg("--resume").arg(place.out()).args(more);
+    finish(command)
+}
+
+#[test]
+fn a_directory_of_another_machine_is_not_gone_on_with() {
+    let place = Place::new(WORKLOAD);
+    let first = finish(place.command(&["native"]));
+    assert!(first.status.success(), "{}", said(&first));
+    let settings = place.out().join("run.json");
+    let samples = fs::read(place.out().join("samples.jsonl")).unwrap();
+    let kernel = place.results().settings.machine.kernel;
+    let text = fs::read_to_string(&settings).unwrap();
+    fs::write(&settings, text.replace(&kernel, "Linux 2.4")).unwrap();
+    let refused = resume(&place, &[]);
+    let text = said(&refused);
+    assert!(!refused.status.success(), "{text}");
+    for told in ["the kernel was Linux 2.4", kernel.as_str(), "another --out"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    let after = fs::read(place.out().join("samples.jsonl")).unwrap();
+    assert_eq!(after, samples, "nothing is touched");
+}
+
+#[test]
+fn what_failed_is_run_again_when_asked() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(WORKLOAD);
+    let good = place.path("good");
+    let command = format!("test -e {} && mount --bind {{src}} {{mnt}}", good.display());
+    let first = finish(place.command(&[&format!("bind={command}")]));
+    assert_eq!(first.status.code(), Some(1), "{}", said(&first));
+    fs::write(&good, "").unwrap();
+    let count = |place: &Place| place.results().throughputs("own01", "bind").len();
+    let left = resume(&place, &[]);
+    assert_eq!(
+        (left.status.code(), count(&place)),
+        (Some(1), 0),
+        "an error is final"
+    );
+    let again = resume(&place, &["--retry-failed"]);
+    assert!(again.status.success(), "{}", said(&again));
+    assert_eq!(count(&place), 2);
+    assert!(
+        said(&again).contains("run again after an error"),
+        "{}",
+        said(&again)
+    );
+    let alone = finish({
+        let mut command = place.command(&["native"]);
+        command.arg("--retry-failed");
+        command
+    });
+    assert!(said(&alone).contains("--resume"), "{}", said(&alone));
+}
+
 /// Ctrl-C in the middle of a row: the row's programs end, nothing stays mounted, the status says so.
 #[test]
 fn an_interrupt_ends_the_run_and_leaves_nothing_behind() {

@@ -37,6 +37,7 @@ pub(super) fn results(ids: &[&str], configs: &[&str]) -> Results {
         },
         started: 0,
         command: "bickford eval".into(),
+        programs: std::collections::BTreeMap::new(),
     };
     Results {
         settings,
