@@ -1,11 +1,14 @@
 //! `bickford eval` from its arguments to its exit status.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
@@ -18,7 +21,7 @@ use crate::runner::Runner;
 use crate::target::{Config, ConfigArgument, PRESETS};
 use crate::{self_check, wml, worker};
 
-/// The status of a run that was interrupted, as shells give it for SIGINT.
+/// The status of a run that was interrupted, by whatever signal: what shells give for SIGINT.
 const INTERRUPTED: u8 = 130;
 /// FAST'17 at its own size takes days.
 const FAST17_SCALE: f64 = 1.0 / 60.0;
@@ -29,12 +32,12 @@ const FAST17_SCALE: f64 = 1.0 / 60.0;
 /// There is no result. Rows that ended with an error are part of a result, not an error.
 pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     if let Some(job) = &args.worker {
-        println!("{}", worker::answer(job));
+        say(&format!("{}\n", worker::answer(job)))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some([a, b]) = args.compare.as_deref() {
         let (before, after) = (results::load(a)?, results::load(b)?);
-        print!("{}", report::compare::text(&before, &after));
+        say(&report::compare::text(&before, &after))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(directory) = &args.report {
@@ -47,7 +50,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
             .iter()
             .map(|place| Ok((place.display().to_string(), results::load(place)?)))
             .collect();
-        print!("{}", report::markdown::page(&runs?));
+        say(&report::markdown::page(&runs?))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.self_check {
@@ -55,7 +58,8 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     }
     if args.list {
         for row in select_rows(args)? {
-            println!("{:10} {:30} {}", row.id, row.name, row.class.title());
+            let title = row.class.title();
+            say(&format!("{:10} {:30} {title}\n", row.id, row.name))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -63,11 +67,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         Some(directory) => go_on(directory, args.retry_failed)?,
         None => begin(args, ui)?,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| EvalError::SetUp(e.to_string()))?;
-    }
+    let stop = stop_on_signals()?;
     let directory = store.directory().to_owned();
     let whole = {
         let mut runner = Runner::new(&mut store, ui, stop)?;
@@ -80,13 +80,48 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     if whole {
         return Ok(code);
     }
-    eprintln!(
+    // After a hangup nobody is there to read it.
+    let _ = writeln!(
+        io::stderr(),
         "interrupted: {} of {} rows begun are kept; go on with --resume {}",
         store.rows_begun(),
         store.results.settings.rows.len(),
         directory.display()
     );
     Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// Prints on standard output, where the reader may have gone.
+fn say(text: &str) -> Result<(), EvalError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(EvalError::io("standard output"))
+}
+
+/// Set by a signal that would end the program: what is mounted and set up must be taken down first.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, EvalError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        // nohup(1) asks for just this: to go on when the terminal goes.
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|e| {
+            EvalError::SetUp(format!(
+                "catch signal {signal}: {e}; without that an interrupt would leave mounts behind"
+            ))
+        })?;
+    }
+    Ok(stop)
+}
+
+/// Whether this process was started with `signal` ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 fn go_on(directory: &Path, retry_failed: bool) -> Result<Store, EvalError> {
@@ -125,8 +160,10 @@ fn keep_costs(
 
 fn finish(results: &results::Results, directory: &Path) -> Result<ExitCode, EvalError> {
     report::write(results, directory)?;
-    print!("{}", report::terminal::text(results));
-    println!("\nreport: {}", directory.join("report.html").display());
+    // The report is there, even if nobody reads this any more, as after a hangup.
+    let page = directory.join("report.html");
+    let summary = report::terminal::text(results);
+    let _ = say(&format!("{summary}\nreport: {}\n", page.display()));
     let failed = results.settings.rows.iter().any(|row| {
         results
             .settings
@@ -304,10 +341,9 @@ fn own_rows(files: &[PathBuf], scale: f64) -> Result<Vec<Row>, EvalError> {
                     source,
                 }
             })?;
-        workload
-            .notes
-            .iter()
-            .for_each(|note| eprintln!("{}: {note}", path.display()));
+        workload.notes.iter().for_each(|note| {
+            let _ = writeln!(io::stderr(), "{}: {note}", path.display());
+        });
         workload.scale(scale);
         let name = path
             .file_stem()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -523,7 +524,13 @@ impl Drop for WorkDirectory {
                 _ => fs::remove_file(entry.path()),
             };
             if let Err(error) = removed {
-                eprintln!("bickford eval: {} is left: {error}", entry.path().display());
+                let place = entry.path();
+                // eprintln would panic where the terminal has gone.
+                let _ = writeln!(
+                    io::stderr(),
+                    "bickford eval: {} is left: {error}",
+                    place.display()
+                );
             }
         }
         // Fails where something was left, which has been told.

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_eval::results::{Outcome, Results, load};
+use rustix::process::Signal;
 
 /// No run of these tests may take longer.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -259,33 +260,82 @@ fn what_failed_is_run_again_when_asked() {
     assert!(said(&alone).contains("--resume"), "{}", said(&alone));
 }
 
+/// Sends a signal once `ready` is true.
+fn signal_when(ready: impl Fn() -> bool, child: &Child, signal: Signal) {
+    let end = Instant::now() + PATIENCE;
+    while !ready() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// The same as soon as everything is set up and signals are caught.
+fn signal(place: &Place, child: &Child, signal: Signal) {
+    let logs = place.out().join("logs");
+    signal_when(|| logs.exists(), child, signal);
+}
+
+fn is_clean(place: &Place) {
+    assert!(!mounted_below(place.directory.path()));
+    let left = fs::read_dir(place.path("device")).unwrap().count();
+    assert_eq!(left, 0, "nothing stays on the device");
+}
+
 /// Ctrl-C in the middle of a row: the row's programs end, nothing stays mounted, the status says so.
 #[test]
 fn an_interrupt_ends_the_run_and_leaves_nothing_behind() {
     if !root() {
         return;
     }
+    for sent in [Signal::INT, Signal::QUIT] {
+        let place = Place::new(ENDLESS);
+        let command = place.command(&["bind=mount --bind {src} {mnt}"]);
+        let output = finish_after(command, |child| signal(&place, child, sent));
+        assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        assert!(said(&output).contains("--resume"), "{}", said(&output));
+        assert!(
+            place.results().samples.is_empty(),
+            "half a row is no result"
+        );
+        is_clean(&place);
+    }
+}
+
+/// The terminal goes away: nobody reads what is said, and it must not matter.
+#[test]
+fn a_hangup_leaves_nothing_behind() {
+    if !root() {
+        return;
+    }
     let place = Place::new(ENDLESS);
-    let command = place.command(&["bind=mount --bind {src} {mnt}"]);
-    let logs = place.out().join("logs");
-    let output = finish_after(command, |child| {
-        let end = Instant::now() + PATIENCE;
-        // Made when everything is set up and signals are caught.
-        while !logs.exists() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let pid = rustix::process::Pid::from_child(child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    });
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
-    assert!(said(&output).contains("--resume"), "{}", said(&output));
-    assert!(
-        place.results().samples.is_empty(),
-        "half a row is no result"
-    );
-    assert!(!mounted_below(place.directory.path()));
-    let left = fs::read_dir(place.path("device")).unwrap().count();
-    assert_eq!(left, 0, "nothing stays on the device");
+    let mut command = place.command(&["bind=mount --bind {src} {mnt}"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Native, whose turn is first, ends by its deadline.
+    command.args(["--deadline", "3"]);
+    let mut child = command.spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    let mounted = || mounted_below(place.directory.path());
+    signal_when(mounted, &child, Signal::HUP);
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < end, "it must end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    is_clean(&place);
+    assert!(place.out().join("report.html").exists());
+}
+
+#[test]
+fn nohup_goes_on_after_a_hangup() {
+    let place = Place::new(WORKLOAD);
+    let inner = place.command(&["native"]);
+    let mut command = Command::new("nohup");
+    command.arg(inner.get_program()).args(inner.get_args());
+    let output = finish_after(command, |child| signal(&place, child, Signal::HUP));
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(place.results().throughputs("own01", "native").len(), 2);
 }
 
 #[test]
