@@ -100,7 +100,7 @@ fn say(text: &str) -> Result<(), EvalError> {
 }
 
 /// Set by a signal that would end the program: what is mounted and set up must be taken down first.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, EvalError> {
+pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, EvalError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         // nohup(1) asks for just this: to go on when the terminal goes.

@@ -10,7 +10,6 @@ mod sum;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -122,11 +121,7 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         .tempdir_in(&parent)
         .map_err(EvalError::io(&parent))?
         .keep();
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| EvalError::SetUp(e.to_string()))?;
-    }
+    let stop = crate::command::stop_on_signals()?;
     let device = Device::set_up(&args.device, &work, agreement::BYTES * 2, &stop)
         .map_err(EvalError::SetUp)?;
     let check = Check {
