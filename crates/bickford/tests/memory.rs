@@ -1,15 +1,19 @@
 //! The dispatcher over the memory transport, where the test plays the kernel.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use std::sync::Mutex;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bickford::abi::{
     BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn, Opcode,
 };
+use bickford::dispatch::Server;
 use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Read};
 use bickford::transport::memory::{Kernel, ServerConfig};
+use bickford::transport::{Outgoing, Responder, Ticket};
 use bickford::{Context, Errno, FileSystem, NodeId, Reply};
 use zerocopy::IntoBytes;
 
@@ -199,6 +203,69 @@ fn a_dropped_reply_and_a_panic_are_eio() {
         assert_eq!(answer.error, -libc::EIO);
     }
     assert!(fixture.kernel.server().in_flight().is_empty());
+}
+
+#[test]
+fn an_errno_that_the_kernel_would_refuse_is_eio() {
+    let mut fixture = fixture(ServerConfig::default());
+    for (errno, expected) in [(511, 511), (512, libc::EIO), (4095, libc::EIO)] {
+        let unique = fixture.kernel.send(Opcode::Read, 7, &read_of(9));
+        let reply = fixture.reads.recv().unwrap();
+        reply.error(Errno::from_raw_os_error(errno));
+        assert_eq!(fixture.kernel.answer(unique).unwrap().error, -expected);
+        let unique = fixture.kernel.send(Opcode::Read, 7, &read_of(9));
+        fixture.reads.recv().unwrap().ok(Data::Empty);
+        assert_eq!(fixture.kernel.answer(unique).unwrap().error, 0);
+    }
+}
+
+/// Takes nothing, and counts what comes: answers with data, and bare EIO.
+#[derive(Default)]
+struct Refusing {
+    errno: i32,
+    answers: AtomicUsize,
+    bare: AtomicUsize,
+}
+
+impl Responder for Refusing {
+    fn respond(&self, _: Ticket, answer: &Outgoing<'_>) -> io::Result<()> {
+        let bare = answer.error == libc::EIO && answer.fixed.is_empty();
+        let counter = if bare { &self.bare } else { &self.answers };
+        counter.fetch_add(1, Ordering::SeqCst);
+        Err(io::Error::from_raw_os_error(self.errno))
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_taken_becomes_eio_once() {
+    let mut fixture = fixture(ServerConfig::default());
+    let server: Arc<Server> = Arc::clone(fixture.kernel.server());
+    let header = InHeader {
+        len: 45,
+        opcode: Opcode::Lookup as u32,
+        unique: 100,
+        nodeid: 1,
+        ..InHeader::default()
+    };
+    let message = [header.as_bytes(), b"name\0"].concat();
+    for (errno, expected) in [(libc::EINVAL, 1), (libc::ENOENT, 0), (libc::ENODEV, 0)] {
+        let refusing = Arc::new(Refusing {
+            errno,
+            ..Refusing::default()
+        });
+        let responder: Arc<dyn Responder> = refusing.clone();
+        server.process_bytes(&server.worker(2), &message, &responder);
+        assert_eq!(refusing.answers.load(Ordering::SeqCst), 1);
+        assert_eq!(refusing.bare.load(Ordering::SeqCst), expected, "{errno}");
+    }
+    assert_eq!(
+        fixture
+            .kernel
+            .call(Opcode::Lookup, 1, b"x\0")
+            .unwrap()
+            .error,
+        0
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::notify::{Notifier, Queue, Retrievals};
 use crate::ops::*;
 use crate::reply::{Completion, Reply};
 use crate::trace::{Events, Recorder, Stages, Stamp, Stats};
-use crate::transport::{Outgoing, Responder, Ticket};
+use crate::transport::{Outgoing, Responder, Ticket, sendable};
 
 /// Whose requests are answered, where the kernel does not decide that itself (`allow_root`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -532,7 +532,7 @@ fn warn_malformed(opcode: Opcode, unique: u64, error: Malformed) {
 
 fn respond_error(responder: &Arc<dyn Responder>, ticket: Ticket, errno: Errno) {
     let answer = Outgoing {
-        error: errno.raw_os_error(),
+        error: sendable(errno),
         fixed: &[],
         data: &Data::Empty,
     };

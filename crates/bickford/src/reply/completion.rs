@@ -13,7 +13,7 @@ use crate::backing::Backing;
 use crate::dispatch::Tables;
 use crate::ops::{Answer, Data, Encoder, Encoding};
 use crate::trace::Stages;
-use crate::transport::{Outgoing, Responder, Ticket};
+use crate::transport::{Outgoing, Responder, Ticket, sendable};
 
 /// Everything that is needed to answer one request. In a box: it is made once, and then handed from
 /// call to call, through every layer and into tasks.
@@ -58,7 +58,7 @@ impl Completion {
 
     pub(crate) fn fail(self, errno: Errno) {
         self.send(Outgoing {
-            error: errno.raw_os_error(),
+            error: sendable(errno),
             fixed: &[],
             data: &Data::Empty,
         });
@@ -92,16 +92,32 @@ impl Completion {
             );
         }
         if let Err(error) = sent {
-            report(self.opcode, self.ticket.unique, &answer, &error);
+            self.not_taken(&answer, &error);
         }
     }
 
     pub(crate) fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
         self.responder.open_backing(file)
     }
+
+    fn not_taken(&self, answer: &Outgoing<'_>, error: &io::Error) {
+        if report(self.opcode, self.ticket.unique, answer, error) {
+            return;
+        }
+        // Refused before the request was looked up, perhaps: then its caller waits still.
+        let bare = Outgoing {
+            error: Errno::IO.raw_os_error(),
+            fixed: &[],
+            data: &Data::Empty,
+        };
+        if let Err(error) = self.responder.respond(self.ticket, &bare) {
+            report(self.opcode, self.ticket.unique, &bare, &error);
+        }
+    }
 }
 
-fn report(opcode: Opcode, unique: Unique, answer: &Outgoing<'_>, error: &io::Error) {
+/// Answers whether nobody waits for the answer.
+fn report(opcode: Opcode, unique: Unique, answer: &Outgoing<'_>, error: &io::Error) -> bool {
     match Errno::from_io_error(error) {
         // The caller was killed meanwhile, or the mount is gone: nobody waits for the answer.
         Some(Errno::NOENT | Errno::NODEV | Errno::NOTCONN | Errno::CONNABORTED) => {
@@ -110,13 +126,17 @@ fn report(opcode: Opcode, unique: Unique, answer: &Outgoing<'_>, error: &io::Err
                 unique = unique.0,
                 "nobody waits: {error}"
             );
+            true
         }
-        _ => tracing::error!(
-            opcode = opcode.name(),
-            unique = unique.0,
-            error = answer.error,
-            bytes = answer.fixed.len() + answer.data.len(),
-            "the kernel did not take a reply: {error}"
-        ),
+        _ => {
+            tracing::error!(
+                opcode = opcode.name(),
+                unique = unique.0,
+                error = answer.error,
+                bytes = answer.fixed.len() + answer.data.len(),
+                "the kernel did not take a reply: {error}"
+            );
+            false
+        }
     }
 }

@@ -10,6 +10,8 @@ pub mod memory;
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use rustix::io::Errno;
+
 use crate::Unique;
 use crate::backing::Backing;
 use crate::ops::Data;
@@ -40,8 +42,8 @@ pub struct Outgoing<'a> {
 
 /// Sends answers back the way their requests came. Any thread may call it.
 pub trait Responder: Send + Sync + 'static {
-    /// Sends one answer; at most once for each ticket. When the data cannot be had (a read of a
-    /// backing file fails), the error is sent instead.
+    /// Sends one answer; at most once for each ticket, but once more when the first was not taken.
+    /// When the data cannot be had (a read of a backing file fails), the error is sent instead.
     ///
     /// # Errors
     /// When the kernel does not take the answer.
@@ -52,6 +54,28 @@ pub trait Responder: Send + Sync + 'static {
         let _ = file;
         None
     }
+}
+
+/// The kernel refuses errors from here on (`ERESTARTSYS` and others of its own) without looking for
+/// the request, whose caller would then wait for ever.
+const KERNEL_ERRNOS: i32 = 512;
+
+/// What goes to the kernel for an errno: EIO where it takes none such.
+pub(crate) fn sendable(errno: Errno) -> i32 {
+    let number = errno.raw_os_error();
+    if (1..KERNEL_ERRNOS).contains(&number) {
+        return number;
+    }
+    tracing::error!(
+        errno = number,
+        "an errno that cannot be answered; the caller gets EIO"
+    );
+    Errno::IO.raw_os_error()
+}
+
+/// What goes to the kernel when the data of an answer cannot be had.
+fn failure(error: &io::Error) -> i32 {
+    sendable(Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
 /// Sends notifications to the kernel.

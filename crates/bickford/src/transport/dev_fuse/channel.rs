@@ -14,7 +14,7 @@ use crate::backing::Backing;
 use crate::ops::{Data, FileRange};
 use crate::sys::device;
 use crate::transport::buffer::{Buffer, IDLE_KEEP};
-use crate::transport::{NotifySink, Outgoing, Responder, Ticket};
+use crate::transport::{NotifySink, Outgoing, Responder, Ticket, failure};
 
 /// More pieces than this are joined: writev(2) takes 1024 with the headers.
 const PIECES_MAX: usize = 1022;
@@ -112,8 +112,7 @@ impl Channel {
     }
 
     fn write_error(&self, header: OutHeader, error: &io::Error) -> io::Result<()> {
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        let error = -errno.raw_os_error();
+        let error = -failure(error);
         self.write(&OutHeader { error, ..header }, &[], &[])
     }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::backing::Backing;
 use crate::ops::Data;
 use crate::sys::uring::{Held, Waker};
-use crate::transport::{Outgoing, Responder, Ticket};
+use crate::transport::{Outgoing, Responder, Ticket, failure};
 
 /// Who has an entry.
 #[derive(Debug)]
@@ -183,11 +183,11 @@ impl Slots {
 pub(super) fn write_answer(held: &mut Held, unique: u64, answer: &Outgoing<'_>) {
     match fill(held.payload_mut(), answer) {
         Ok(length) => held.set_answer(unique, -answer.error, length),
-        Err(errno) => held.set_answer(unique, -errno.raw_os_error(), 0),
+        Err(error) => held.set_answer(unique, -error, 0),
     }
 }
 
-fn fill(payload: &mut [u8], answer: &Outgoing<'_>) -> Result<usize, Errno> {
+fn fill(payload: &mut [u8], answer: &Outgoing<'_>) -> Result<usize, i32> {
     let capacity = payload.len();
     let too_large = || {
         let wanted = answer.fixed.len() + answer.data.len();
@@ -196,7 +196,7 @@ fn fill(payload: &mut [u8], answer: &Outgoing<'_>) -> Result<usize, Errno> {
             capacity,
             "an answer is larger than the kernel's room"
         );
-        Errno::IO
+        Errno::IO.raw_os_error()
     };
     let (front, rest) = payload
         .split_at_mut_checked(answer.fixed.len())
@@ -204,7 +204,7 @@ fn fill(payload: &mut [u8], answer: &Outgoing<'_>) -> Result<usize, Errno> {
     front.copy_from_slice(answer.fixed);
     let room = rest.get_mut(..answer.data.len()).ok_or_else(too_large)?;
     let length = answer.data.copy_into(room);
-    let length = length.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let length = length.map_err(|error| failure(&error))?;
     Ok(answer.fixed.len() + length)
 }
 
@@ -215,9 +215,7 @@ fn stage(answer: &Outgoing<'_>) -> Staged {
             bytes: [answer.fixed, &data].concat(),
         },
         Err(error) => Staged {
-            error: Errno::from_io_error(&error)
-                .unwrap_or(Errno::IO)
-                .raw_os_error(),
+            error: failure(&error),
             bytes: Vec::new(),
         },
     }
