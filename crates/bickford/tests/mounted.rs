@@ -233,6 +233,28 @@ fn retrieved_data_are_those_of_the_page_cache() {
     });
 }
 
+#[test]
+fn retrievals_that_the_kernel_refuses_leave_nothing_behind() {
+    over_each_transport(|config| {
+        let (fixture, _) = mounted(config, false);
+        let notifier = fixture.session().notifier();
+        let receiver = std::sync::Arc::new(());
+        // More than may wait at once.
+        for round in 0..5000 {
+            let kept = std::sync::Arc::clone(&receiver);
+            let unknown = bickford::NodeId(999_999);
+            let sent = notifier.retrieve(unknown, 0, 4096, move |_, _| drop(kept));
+            assert_eq!(sent, Ok(()), "round {round}");
+            if round % 100 == 0 {
+                notifier.flush().unwrap();
+            }
+        }
+        notifier.flush().unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&receiver), 1);
+        fixture.finish();
+    });
+}
+
 /// Many threads that look up until `stop`, or until the mount is gone.
 fn under_load(fixture: &Fixture, end: impl FnOnce()) -> u64 {
     let stop = AtomicBool::new(false);

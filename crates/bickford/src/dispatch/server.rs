@@ -221,6 +221,7 @@ impl Server {
     pub fn destroy(&self) {
         if !self.destroyed.swap(true, Ordering::SeqCst) {
             self.queue.end();
+            self.retrievals.end();
             self.filesystem.destroy();
         }
     }

@@ -180,7 +180,8 @@ impl Notifier {
     }
 
     /// Asks for data that the kernel has in the page cache of an inode. `receive` gets where they
-    /// begin and the bytes, which may be fewer; it is not called when the inode is not known.
+    /// begin and the bytes, which may be fewer. It is dropped without being called when the kernel
+    /// does not know the inode or refuses for another reason, and at the end of the session.
     ///
     /// # Errors
     /// When it cannot be queued.
@@ -202,7 +203,18 @@ impl Notifier {
             size,
             padding: 0,
         };
-        let sent = self.send(NotifyCode::Retrieve, out.as_bytes().to_vec());
+        // No data come for what the kernel refused.
+        let retrievals = Arc::clone(&self.retrievals);
+        let done = move |result: io::Result<()>| {
+            if result.is_err() {
+                retrievals.take(number);
+            }
+        };
+        let sent = self.queue.push(Message {
+            code: NotifyCode::Retrieve,
+            bytes: out.as_bytes().to_vec(),
+            done: Some(Done(Box::new(done))),
+        });
         if sent.is_err() {
             self.retrievals.take(number);
         }

@@ -42,6 +42,12 @@ impl Retrievals {
         Some(number)
     }
 
+    /// Drops all that wait; nothing comes any more.
+    pub(crate) fn end(&self) {
+        let waiting = std::mem::take(&mut self.state().waiting);
+        drop(waiting);
+    }
+
     pub(crate) fn take(&self, number: u64) -> Option<Receive> {
         self.state().waiting.remove(&number)
     }
