@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bickford::abi::{
-    BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn, Opcode,
+    BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn,
+    NotifyRetrieveIn, NotifyRetrieveOut, Opcode,
 };
 use bickford::dispatch::Server;
 use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Read};
@@ -17,8 +18,8 @@ use bickford::transport::{Outgoing, Responder, Ticket};
 use bickford::{Context, Errno, FileSystem, NodeId, Reply};
 use zerocopy::IntoBytes;
 
-/// Answers LOOKUP at once; READ of handle 1 panics, of handle 2 drops its reply, of others is
-/// handed to the test.
+/// Answers LOOKUP at once; READ of handle 1 panics, of handle 2 drops its reply, of 3 answers
+/// when interrupted, of 4 panics then, of others is handed to the test.
 struct Subject {
     forgets: Sender<Vec<Forget>>,
     reads: Mutex<Sender<Reply<Data>>>,
@@ -38,6 +39,10 @@ impl FileSystem for Subject {
                 let interrupt = cx.interrupt();
                 interrupt.on_raise(move || reply.error(Errno::INTR));
             }
+            4 => cx.interrupt().on_raise(move || {
+                let _reply = reply;
+                panic!("a panic at an interrupt");
+            }),
             _ => self.reads.lock().unwrap().send(reply).unwrap(),
         }
     }
@@ -296,6 +301,59 @@ fn an_interrupt_reaches_its_request_before_or_after_it() {
     );
     assert_eq!(kernel.send(Opcode::Read, 7, &read_of(3)), early);
     assert_eq!(kernel.answer(early).unwrap().error, -libc::EINTR);
+}
+
+#[test]
+fn a_panic_at_an_interrupt_leaves_the_session() {
+    let mut fixture = fixture(ServerConfig::default());
+    let kernel = &mut fixture.kernel;
+    let unique = kernel.send(Opcode::Read, 7, &read_of(4));
+    kernel.send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+    assert_eq!(kernel.answer(unique).unwrap().error, -libc::EIO);
+    assert_eq!(kernel.call(Opcode::Lookup, 1, b"x\0").unwrap().error, 0);
+}
+
+#[test]
+fn panics_of_what_notifications_call_leave_the_session() {
+    let mut fixture = fixture(ServerConfig::default());
+    let notifier = fixture.kernel.server().notifier().clone();
+    let node = NodeId(7);
+    let panics = |_: io::Result<()>| panic!("a panic after a notification");
+    notifier.invalidate_inode_then(node, 0, 0, panics).unwrap();
+    let (called, calls) = channel();
+    let panics = move |_: u64, data: &[u8]| {
+        called.send(data.to_vec()).unwrap();
+        panic!("a panic of a receiver");
+    };
+    notifier.retrieve(node, 0, 1, panics).unwrap();
+    notifier.flush().unwrap();
+    let sent = fixture.kernel.drain().pop().unwrap();
+    let retrieve: NotifyRetrieveOut = sent.read().unwrap();
+    let data = NotifyRetrieveIn {
+        size: 1,
+        ..NotifyRetrieveIn::default()
+    };
+    let body = [data.as_bytes(), b"x"].concat();
+    let header = InHeader {
+        len: (size_of::<InHeader>() + body.len()) as u32,
+        opcode: Opcode::NotifyReply as u32,
+        unique: retrieve.notify_unique,
+        ..InHeader::default()
+    };
+    fixture
+        .kernel
+        .send_raw(&[header.as_bytes(), &body].concat());
+    assert_eq!(
+        fixture
+            .kernel
+            .call(Opcode::Lookup, 1, b"x\0")
+            .unwrap()
+            .error,
+        0
+    );
+    assert_eq!(calls.recv().unwrap(), b"x");
+    notifier.invalidate_entry(node, c"name").unwrap();
+    notifier.flush().unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The wish of a caller that its request may end (INTERRUPT).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl Interrupt {
 
     /// Calls `callback` when the caller wants the request to end, at once if it does already. It
     /// runs on the thread that received the interrupt and must not block. A later callback takes
-    /// the place of an earlier one.
+    /// the place of an earlier one. A panic of it is logged, and nothing else ends.
     pub fn on_raise(&self, callback: impl FnOnce() + Send + 'static) {
         let mut slot = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_raised() {
@@ -65,8 +66,10 @@ impl Interrupt {
             slot.take()
         };
         self.changed.notify_all();
-        if let Some(callback) = callback {
-            callback();
+        if let Some(callback) = callback
+            && catch_unwind(AssertUnwindSafe(callback)).is_err()
+        {
+            tracing::error!("what was to be called at an interrupt panicked");
         }
     }
 }

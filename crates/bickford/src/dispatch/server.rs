@@ -331,7 +331,12 @@ impl Server {
         };
         match incoming.body.read::<abi::NotifyRetrieveIn>() {
             Ok(input) => match incoming.body.bytes(input.size as usize) {
-                Ok(data) => receive(input.offset, data),
+                Ok(data) => {
+                    let call = AssertUnwindSafe(|| receive(input.offset, data));
+                    if catch_unwind(call).is_err() {
+                        tracing::error!("the receiver of retrieved data panicked");
+                    }
+                }
                 Err(error) => warn_malformed(Opcode::NotifyReply, unique, error),
             },
             Err(error) => warn_malformed(Opcode::NotifyReply, unique, error),

@@ -1,6 +1,7 @@
 //! The bounded queue of notifications, emptied by a thread of its own.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -95,8 +96,13 @@ impl Queue {
                     );
                 }
             }
-            if let Some(done) = message.done {
-                (done.0)(result);
+            let done = message.done;
+            let call = AssertUnwindSafe(|| done.map(|done| (done.0)(result)));
+            if catch_unwind(call).is_err() {
+                tracing::error!(
+                    code = message.code.name(),
+                    "what was to be called after a notification panicked"
+                );
             }
             self.state().sent += 1;
             self.changed.notify_all();
