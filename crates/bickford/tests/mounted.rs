@@ -327,6 +327,50 @@ fn aborting_under_load_ends_the_session() {
     });
 }
 
+/// The end of a connection is an interrupt of all requests.
+#[test]
+fn aborting_ends_methods_that_wait_for_their_interrupt() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config, false);
+        let connection = fixture.session().guard().connection().unwrap();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| fs::read(fixture.path("patient")).unwrap_err());
+            }
+            wait_until("the reads are in flight", || subject.reads() == 3);
+            bickford::mount::abort(connection).unwrap();
+        });
+        fixture.session().wait();
+        assert_eq!(subject.interrupted(), 3);
+        unmount(&fixture.path(""), Unmount::Lazy).unwrap();
+    });
+}
+
+/// Nobody waits for requests who would see it.
+#[test]
+fn a_session_that_is_aborted_from_here_ends_though_every_worker_waits() {
+    for force in [false, true] {
+        if !support::can_mount() {
+            return;
+        }
+        let config = SessionConfig::default()
+            .transport(TransportChoice::DevFuse)
+            .workers(Workers::SINGLE);
+        let (fixture, subject) = mounted(config, false);
+        thread::scope(|scope| {
+            scope.spawn(|| fs::read(fixture.path("patient")).unwrap_err());
+            wait_until("the read is in flight", || subject.reads() == 1);
+            if force {
+                fixture.session().unmount(Unmount::Force).unwrap();
+            } else {
+                fixture.session().abort().unwrap();
+            }
+        });
+        fixture.session().wait();
+        assert_eq!(subject.interrupted(), 1);
+    }
+}
+
 #[test]
 fn handlers_that_take_long_disturb_nobody() {
     over_each(|config, prompt| {

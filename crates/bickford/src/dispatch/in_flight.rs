@@ -1,7 +1,7 @@
 //! The table of requests that were received and not yet answered.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +80,8 @@ pub struct InFlight {
     limit: usize,
     early: Mutex<VecDeque<Unique>>,
     early_count: AtomicUsize,
+    /// The connection has ended.
+    over: AtomicBool,
     /// Where somebody wants to know.
     activity: OnceLock<Arc<Activity>>,
 }
@@ -120,6 +122,7 @@ impl InFlight {
             limit,
             early: Mutex::default(),
             early_count: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
             activity: OnceLock::new(),
         }
     }
@@ -169,6 +172,9 @@ impl InFlight {
         };
         if self.early_count.load(Ordering::SeqCst) > 0 && self.take_early(Unique(header.unique)) {
             self.interrupt(Unique(header.unique));
+        }
+        if self.over.load(Ordering::SeqCst) {
+            self.interrupt_present(Unique(header.unique));
         }
         Some(slot)
     }
@@ -257,6 +263,29 @@ impl InFlight {
         false
     }
 
+    /// The connection has ended: whoever waits for an interrupt waits no longer, nor does who comes
+    /// later.
+    pub(crate) fn end(&self) {
+        if self.over.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        for shard in &self.shards {
+            let interrupts: Vec<_> = {
+                let mut shard = shard.lock();
+                let entries = shard.slots.iter_mut().flatten();
+                entries
+                    .filter_map(|entry| {
+                        entry.interrupted = true;
+                        entry.interrupt.clone()
+                    })
+                    .collect()
+            };
+            for interrupt in interrupts {
+                interrupt.raise();
+            }
+        }
+    }
+
     fn take_early(&self, unique: Unique) -> bool {
         let mut early = locked(&self.early);
         let before = early.len();
@@ -316,6 +345,21 @@ mod tests {
             .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
         assert!(!table.interrupt_of(slot).is_raised());
+    }
+
+    #[test]
+    fn the_end_interrupts_what_is_here_and_what_comes() {
+        let table = InFlight::new(8);
+        let insert = |unique| {
+            let header = header(unique);
+            let slot = table.insert(unique as usize, &header, Opcode::Read, Stamp::now());
+            table.interrupt_of(slot.unwrap())
+        };
+        let early = [insert(1), insert(2), insert(66)];
+        assert!(early.iter().all(|interrupt| !interrupt.is_raised()));
+        table.end();
+        assert!(early.iter().all(|interrupt| interrupt.is_raised()));
+        assert!(insert(3).is_raised());
     }
 
     #[test]

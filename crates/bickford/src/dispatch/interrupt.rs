@@ -9,6 +9,14 @@ type Callback = Box<dyn FnOnce() + Send>;
 
 /// Tells a handler that the caller of its request got a signal. The request must be answered all
 /// the same, with EINTR if nothing was done.
+///
+/// It is raised too when the connection ends (an abort, `umount -f`), so that nobody waits for a
+/// caller who is gone. Over `/dev/fuse` the end is seen by whoever waits for requests: where every
+/// worker is in a method that waits for its interrupt, only [`Session::abort`] and
+/// [`MountedSession::unmount`] by force raise it.
+///
+/// [`Session::abort`]: crate::Session::abort
+/// [`MountedSession::unmount`]: crate::MountedSession::unmount
 #[derive(Default)]
 pub struct Interrupt {
     raised: AtomicBool,

@@ -225,7 +225,9 @@ impl Session {
     /// When the kernel does not tell the connection's number (before Linux 6.16), or fusectl is not
     /// mounted at /sys/fs/fuse/connections.
     pub fn abort(&self) -> io::Result<()> {
-        abort::abort(&self.device)
+        abort::abort(&self.device)?;
+        self.server.in_flight().end();
+        Ok(())
     }
 
     /// Number of the connection in /sys/fs/fuse/connections, where the kernel tells it.

@@ -105,7 +105,11 @@ impl MountedSession {
     /// # Errors
     /// When the mount is busy, or may not be unmounted.
     pub fn unmount(&self, mode: Unmount) -> Result<(), UnmountError> {
-        self.guard.unmount(mode)
+        self.guard.unmount(mode)?;
+        if mode == Unmount::Force {
+            self.session.server().in_flight().end();
+        }
+        Ok(())
     }
 }
 

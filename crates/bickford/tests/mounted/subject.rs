@@ -20,6 +20,7 @@ const DIRECT: NodeId = NodeId(3);
 const ENDLESS: NodeId = NodeId(4);
 const CACHED: NodeId = NodeId(5);
 const REFUSED: NodeId = NodeId(6);
+const PATIENT: NodeId = NodeId(7);
 /// Nodes of names with a number.
 const NUMBERED: u64 = 1000;
 
@@ -28,7 +29,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// - `data`, `direct`: a file below, read by ranges and written; `direct` without the page cache.
 /// - `refused`: writes answer EDQUOT without taking the data.
-/// - `endless`: reads end when interrupted.
+/// - `endless`, `patient`: reads end when interrupted; those of `patient` keep their thread until then.
 /// - `cached`: counts its lookups; `notify` has it looked up again.
 /// - `quick-N`, `pausing-N`, `slow-N`, `later-N`, `held-N`, `blocked-N`: files of N bytes, answered at
 ///   once, after 0.3 ms, after 10 ms, from another thread, when released, or after `unblock-N` was
@@ -212,6 +213,7 @@ impl FileSystem for Subject {
             "direct" => DIRECT,
             "endless" => ENDLESS,
             "refused" => REFUSED,
+            "patient" => PATIENT,
             "cached" => {
                 self.0.lookups_of_cached.fetch_add(1, Ordering::SeqCst);
                 CACHED
@@ -267,6 +269,11 @@ impl FileSystem for Subject {
                 interrupted.fetch_add(1, Ordering::SeqCst);
                 reply.error(Errno::INTR);
             });
+        }
+        if op.node == PATIENT {
+            while !cx.interrupt().wait(HOUR) {}
+            self.0.interrupted.fetch_add(1, Ordering::SeqCst);
+            return reply.error(Errno::INTR);
         }
         let range = FileRange {
             file: Arc::clone(&self.0.file),

@@ -214,6 +214,7 @@ impl Pool {
                 Err(Errno::NODEV | Errno::CONNABORTED) => {
                     self.running().over = true;
                     self.called.notify_all();
+                    self.server.in_flight().end();
                     return;
                 }
                 Err(error) => {

@@ -37,7 +37,7 @@ fn run(part: &Part, dispatcher: &dispatch::Server, mut buffer: Buffer) {
         let length = match channel.receive(&mut buffer) {
             Ok(length) => length,
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-            Err(Errno::NODEV | Errno::CONNABORTED) => return,
+            Err(Errno::NODEV | Errno::CONNABORTED) => return dispatcher.in_flight().end(),
             Err(error) => {
                 tracing::error!("receiving from /dev/fuse: {error}; FORGET and INTERRUPT are lost");
                 return;
