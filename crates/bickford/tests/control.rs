@@ -46,6 +46,25 @@ fn statistics_and_requests_in_flight_are_told() {
 }
 
 #[test]
+fn a_later_session_keeps_its_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let session = || {
+        let mut kernel = Kernel::new(Slow::default());
+        kernel.init().unwrap();
+        let server = std::sync::Arc::clone(kernel.server());
+        let control = Control::serve(&path, server, "memory".into()).unwrap();
+        (kernel, control)
+    };
+    let (_earlier, ending) = session();
+    let (_later, control) = session();
+    drop(ending);
+    assert_eq!(snapshot(&path).unwrap().transport, "memory");
+    drop(control);
+    assert!(!path.exists());
+}
+
+#[test]
 fn events_are_streamed_to_one_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");

@@ -6,7 +6,7 @@
 //! ([`socket_path`]), so that they are found without touching the mount, even while it hangs.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +40,10 @@ pub fn socket_path(connection: u32) -> PathBuf {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
+    /// Device and inode of the socket: a later session may have put its own at the path.
+    file: (u64, u64),
+    /// Open until the end, so that no other file gets this inode.
+    _listener: Arc<UnixListener>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -82,6 +86,9 @@ impl Control {
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
+        let file = identity(path)?;
+        let listener = Arc::new(listener);
+        let listening = Arc::clone(&listener);
         let ended = Arc::new(AtomicBool::new(false));
         let service = Service {
             server,
@@ -90,9 +97,11 @@ impl Control {
         };
         let thread = thread::Builder::new()
             .name("bickford-ctl".into())
-            .spawn(move || service.listen(&listener))?;
+            .spawn(move || service.listen(&listening))?;
         Ok(Self {
             path: path.into(),
+            file,
+            _listener: listener,
             ended,
             thread: Some(thread),
         })
@@ -107,10 +116,22 @@ impl Drop for Control {
         {
             tracing::error!("the thread of the control socket panicked");
         }
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        // The number of a connection is used again at once. A socket that is put there between these
+        // two calls is lost: no system call removes a name only if it is of a given file.
+        let removed = match identity(&self.path) {
+            Ok(file) if file == self.file => std::fs::remove_file(&self.path),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
             tracing::debug!(path = %self.path.display(), "removing the control socket: {error}");
         }
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = std::fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
 }
 
 #[derive(Clone)]
