@@ -11,7 +11,7 @@ use bickford::abi::{
     BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn,
     NotifyRetrieveIn, NotifyRetrieveOut, Opcode,
 };
-use bickford::dispatch::Server;
+use bickford::dispatch::{Admission, Server};
 use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Read};
 use bickford::transport::memory::{Kernel, ServerConfig};
 use bickford::transport::{Outgoing, Responder, Ticket};
@@ -354,6 +354,61 @@ fn panics_of_what_notifications_call_leave_the_session() {
     assert_eq!(calls.recv().unwrap(), b"x");
     notifier.invalidate_entry(node, c"name").unwrap();
     notifier.flush().unwrap();
+}
+
+#[test]
+fn who_is_not_admitted_may_use_what_is_open() {
+    let config = ServerConfig {
+        access: Admission::OwnerAndRoot(1000),
+        ..ServerConfig::default()
+    };
+    let mut fixture = fixture(config);
+    let mut number = 100;
+    let mut ask = |uid: u32, opcode: Opcode| {
+        number += 2;
+        let body = match opcode {
+            Opcode::Lookup => b"name\0".to_vec(),
+            _ => vec![0; 40],
+        };
+        let header = InHeader {
+            len: (size_of::<InHeader>() + body.len()) as u32,
+            opcode: opcode as u32,
+            unique: number,
+            nodeid: 7,
+            uid,
+            ..InHeader::default()
+        };
+        fixture
+            .kernel
+            .send_raw(&[header.as_bytes(), &body].concat());
+        if opcode == Opcode::Read {
+            fixture.reads.try_recv().ok()?.error(Errno::IO);
+        }
+        Some(-fixture.kernel.answer(number)?.error)
+    };
+    for uid in [0, 1000] {
+        assert_eq!(ask(uid, Opcode::Lookup), Some(0));
+    }
+    for opcode in [Opcode::Lookup, Opcode::Getattr, Opcode::Open] {
+        assert_eq!(ask(5, opcode), Some(libc::EACCES), "{opcode:?}");
+    }
+    let of_open = [
+        Opcode::Read,
+        Opcode::Write,
+        Opcode::Fsync,
+        Opcode::Release,
+        Opcode::Readdir,
+        Opcode::Readdirplus,
+        Opcode::Fsyncdir,
+        Opcode::Releasedir,
+    ];
+    for opcode in of_open {
+        let answer = ask(5, opcode);
+        assert!(
+            answer.is_some_and(|errno| errno != libc::EACCES),
+            "{opcode:?}: {answer:?}"
+        );
+    }
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub enum Admission {
     /// Everybody's that the kernel lets through.
     #[default]
     Kernel,
-    /// This user's and root's.
+    /// This user's and root's, and those about what is open already: descriptors are inherited and
+    /// passed on.
     OwnerAndRoot(u32),
 }
 
@@ -298,15 +299,29 @@ impl Server {
                 Err(error) => warn_malformed(opcode, header.unique, error),
             },
             Opcode::NotifyReply => self.retrieved(&mut incoming),
-            _ if self.refuses(header.uid) => respond_error(responder, ticket, Errno::ACCESS),
+            _ if self.refuses(opcode, header.uid) => {
+                respond_error(responder, ticket, Errno::ACCESS)
+            }
             _ => self.operate(worker, opcode, incoming, received, responder, ticket),
         }
     }
 
-    fn refuses(&self, uid: u32) -> bool {
+    /// Whoever has a descriptor may use it, however it came by it: what was opened stays open.
+    fn refuses(&self, opcode: Opcode, uid: u32) -> bool {
+        let of_open = matches!(
+            opcode,
+            Opcode::Read
+                | Opcode::Write
+                | Opcode::Fsync
+                | Opcode::Release
+                | Opcode::Readdir
+                | Opcode::Readdirplus
+                | Opcode::Fsyncdir
+                | Opcode::Releasedir
+        );
         match self.config.access {
             Admission::Kernel => false,
-            Admission::OwnerAndRoot(owner) => uid != owner && uid != 0,
+            Admission::OwnerAndRoot(owner) => uid != owner && uid != 0 && !of_open,
         }
     }
 
