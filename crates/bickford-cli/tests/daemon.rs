@@ -56,6 +56,24 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
 }
 
 #[test]
+fn statistics_go_to_the_file_named_where_the_command_was_called() {
+    let Some(place) = Place::new() else { return };
+    let mut command = bickford();
+    command
+        .current_dir(place.dir())
+        .args(["mount", "--layer", "stats:file=counted"])
+        .arg(place.source())
+        .arg(place.mountpoint());
+    assert_silent(&run(&mut command));
+    assert_eq!(fs::read(place.mountpoint().join("f")).unwrap(), b"content");
+    place.unmount(&place.mountpoint());
+    wait_until("the figures are written", || {
+        let text = fs::read_to_string(place.dir().join("counted")).unwrap();
+        text.contains("lookup")
+    });
+}
+
+#[test]
 fn a_daemon_that_cannot_mount_says_why_and_fails() {
     let Some(place) = Place::new() else { return };
     // Found by the daemon, not by the check of the arguments.

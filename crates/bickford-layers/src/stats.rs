@@ -277,7 +277,11 @@ fn construct(
 ) -> Result<Built, LayerError> {
     let layer = Stats {
         json: is_json(options)?,
-        file: options.text("file")?.map(PathBuf::from),
+        // A daemon leaves its directory.
+        file: options.text("file")?.map(|path| {
+            let path = PathBuf::from(path);
+            std::path::absolute(&path).unwrap_or(path)
+        }),
         operations: options.operations("ops")?.unwrap_or(OperationSet::ALL),
         data: options.flag("data")?.unwrap_or(false),
         ..Stats::new()
