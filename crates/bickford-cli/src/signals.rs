@@ -48,7 +48,7 @@ impl Signals {
             notify("STOPPING=1");
             // In another thread: unmounting writes dirty pages back, which may take long or hang.
             let unmounting = Arc::clone(&session);
-            spawn("bickford-unmount", move || end_cleanly(unmounting.guard()));
+            spawn("bickford-unmount", move || end_cleanly(&unmounting));
             let Some(second) = signals.next() else { return };
             tracing::warn!("{}: aborting {mountpoint}", name(second));
             told.store(true, Ordering::SeqCst);
@@ -73,14 +73,17 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn end_cleanly(guard: &MountGuard) {
+fn end_cleanly(session: &MountedSession) {
+    let guard = session.guard();
     if guard.via() == Via::Descriptor {
         // The mount is its maker's; the connection ends with this process.
         std::process::exit(0);
     }
-    match unmount_apart(guard) {
-        Ok(()) => return,
-        Err(reason) => tracing::warn!("{reason}"),
+    if guard.is_mounted() {
+        match unmount_apart(guard) {
+            Ok(()) => return,
+            Err(reason) => tracing::warn!("{reason}"),
+        }
     }
     match guard.unmount(Unmount::Lazy) {
         Ok(()) => tracing::warn!(
@@ -94,10 +97,14 @@ fn end_cleanly(guard: &MountGuard) {
 /// Unmounts in a process of its own. Unmounting waits for answers of this process without letting itself
 /// be killed: were it a thread of this process, a SIGKILL now would leave it, and the mount, there for good.
 fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
+    // By the path alone it could be another daemon's, which has been mounted there meanwhile.
+    let identity = guard.identity();
+    let identity =
+        identity.ok_or("the mount cannot be told from others by a process of its own")?;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("bickford")
-        .args(["unmount", "--"])
+        .args(["unmount", "--identity", &identity.to_string(), "--"])
         .arg(guard.mountpoint());
     let output = daemon::unmarked(&mut command)
         .stdin(Stdio::null())

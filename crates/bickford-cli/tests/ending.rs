@@ -79,6 +79,43 @@ fn a_detached_mount_ends_with_its_last_user() {
 }
 
 #[test]
+fn a_signal_leaves_the_mount_of_another_daemon_alone() {
+    let Some(place) = Place::new() else { return };
+    let log = place.dir().join("log");
+    let first = place.mount_in_foreground(&["--log-file", log.to_str().unwrap()]);
+    let held = File::open(place.mountpoint().join("f")).unwrap();
+    assert_silent(&run(bickford()
+        .args(["unmount", "--lazy"])
+        .arg(place.mountpoint())));
+    let second = place.mount_in_foreground(&[]);
+    let listed = place.listed().unwrap();
+    kill_process(first.pid(), Signal::TERM).unwrap();
+    wait_until("the signal is handled", || {
+        let said = fs::read_to_string(&log).unwrap();
+        said.contains("detached; serving until the last user is gone")
+    });
+    assert_eq!(place.listed(), Some(listed));
+    assert_eq!(fs::read(place.mountpoint().join("f")).unwrap(), b"content");
+    drop(held);
+    assert!(first.output().status.success());
+    kill_process(second.pid(), Signal::TERM).unwrap();
+    assert!(second.output().status.success());
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn unmounting_by_identity_takes_no_other_mount() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    let output = run(bickford()
+        .args(["unmount", "--identity", "1", "--"])
+        .arg(place.mountpoint()));
+    assert_refused(&output, 1, &["another mount is there"]);
+    assert!(place.listed().is_some());
+    place.unmount(&place.mountpoint());
+}
+
+#[test]
 fn a_busy_unmount_says_who() {
     let Some(place) = Place::new() else { return };
     assert_silent(&place.mount(&[]));

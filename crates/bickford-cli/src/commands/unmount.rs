@@ -16,6 +16,9 @@ pub(crate) struct Arguments {
     /// Abort the connection first: every request in flight fails
     #[arg(long)]
     force: bool,
+    /// Only if the mount on top is this one
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    identity: Option<u64>,
     /// Where it is mounted
     #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
     mountpoint: PathBuf,
@@ -27,6 +30,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         (_, true) => Unmount::Force,
         _ => Unmount::Normal,
     };
-    bickford::mount::unmount(&arguments.mountpoint, mode)?;
+    bickford::mount::unmount_only(&arguments.mountpoint, arguments.identity, mode)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -34,7 +34,7 @@ pub use self::option_text::{OptionError, escape_option, split_options, unknown};
 pub use self::options::{AccessPolicy, GenericFlags, MountOptions, RootKind};
 pub use self::probe::{KernelOffer, probe_kernel};
 pub use self::remount::remount;
-pub use self::unmount::{Unmount, UnmountError, abort, unmount};
+pub use self::unmount::{Unmount, UnmountError, abort, unmount, unmount_only};
 
 use self::direct::DirectError;
 use self::point::MountPoint;
@@ -234,6 +234,13 @@ impl MountGuard {
     /// /sys/fs/fuse/connections. `None` for passed descriptors.
     pub fn connection(&self) -> Option<u32> {
         self.own.as_ref().map(|own| own.entry.minor)
+    }
+
+    /// What tells this mount from every other, also from a later one at the same place; before Linux 6.8
+    /// a number that later mounts may get. `None` for passed descriptors, and where the mount point could
+    /// not be opened.
+    pub fn identity(&self) -> Option<u64> {
+        self.own.as_ref().and_then(|own| own.identity)
     }
 
     /// Where it is mounted.

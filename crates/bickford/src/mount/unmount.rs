@@ -66,6 +66,12 @@ pub enum UnmountError {
         /// The type of the mount on top.
         fs_type: String,
     },
+    /// The mount on top is not the one that was meant.
+    #[error("unmount {}: another mount is there than the one that was meant", .mountpoint.display())]
+    Another {
+        /// The mount point.
+        mountpoint: PathBuf,
+    },
     /// Somebody uses it.
     #[error("unmount {}: busy: {}; end them, or unmount with --lazy (gone when they are) or --force (their requests fail)", .mountpoint.display(), busy::describe(.holders, .below))]
     Busy {
@@ -113,6 +119,16 @@ pub enum UnmountError {
 /// Unmounts the FUSE mount on top of `mountpoint`. No request is sent to the file system, so it works on
 /// mounts that hang and on mounts whose server is gone.
 pub fn unmount(mountpoint: &Path, mode: Unmount) -> Result<(), UnmountError> {
+    unmount_only(mountpoint, None, mode)
+}
+
+/// The same, and where `identity` ([`MountGuard::identity`](super::MountGuard::identity)) is given only
+/// if it is that of the mount on top.
+pub fn unmount_only(
+    mountpoint: &Path,
+    identity: Option<u64>,
+    mode: Unmount,
+) -> Result<(), UnmountError> {
     let path = resolve(mountpoint);
     let listed = MountEntry::at(&path).map_err(|source| UnmountError::List {
         mountpoint: path.clone(),
@@ -124,7 +140,13 @@ pub fn unmount(mountpoint: &Path, mode: Unmount) -> Result<(), UnmountError> {
             mountpoint: path,
             fs_type: entry.fs_type,
         }),
-        Some(entry) => unmount_entry(&Own::listed_as(entry), mode),
+        Some(entry) => {
+            let own = Own::listed_as(entry);
+            if identity.is_some() && own.identity != identity {
+                return Err(UnmountError::Another { mountpoint: path });
+            }
+            unmount_entry(&own, mode)
+        }
     }
 }
 
