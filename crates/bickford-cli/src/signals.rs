@@ -1,6 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once. SIGUSR1 logs
 //! statistics.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -76,8 +77,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
 fn end_cleanly(session: &MountedSession) {
     let guard = session.guard();
     if guard.via() == Via::Descriptor {
-        // The mount is its maker's; the connection ends with this process.
-        std::process::exit(0);
+        return end_connection(session);
     }
     if guard.is_mounted() {
         match unmount_apart(guard) {
@@ -91,6 +91,20 @@ fn end_cleanly(session: &MountedSession) {
             guard.mountpoint().display()
         ),
         Err(error) => tracing::error!("{error}; a second signal aborts the connection"),
+    }
+}
+
+/// The mount is its maker's: the session ends by its connection, and leaves a dead mount.
+fn end_connection(session: &MountedSession) {
+    let number = session.connection().and_then(|it| u32::try_from(it).ok());
+    let aborted = match number {
+        Some(connection) => bickford::mount::abort(connection),
+        None => Err(io::Error::other("the kernel does not tell its number")),
+    };
+    if let Err(error) = aborted {
+        tracing::warn!("abort the connection: {error}; it ends with this process");
+        session.server().destroy();
+        std::process::exit(0);
     }
 }
 

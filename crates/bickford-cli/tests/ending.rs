@@ -10,7 +10,8 @@ mod common;
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 
-use common::{Place, assert_refused, assert_silent, bickford, run, stderr, wait_until};
+use bickford::mount::{MountOptions, Mounted, Unmount, mount};
+use common::{Place, Running, assert_refused, assert_silent, bickford, run, stderr, wait_until};
 use rustix::process::{Signal, kill_process};
 
 /// A process whose current directory is `dir`; ends with the test.
@@ -113,6 +114,32 @@ fn unmounting_by_identity_takes_no_other_mount() {
     assert_refused(&output, 1, &["another mount is there"]);
     assert!(place.listed().is_some());
     place.unmount(&place.mountpoint());
+}
+
+#[test]
+fn a_signal_ends_the_session_of_a_passed_descriptor() {
+    let Some(place) = Place::new() else { return };
+    let counted = place.dir().join("counted");
+    let mounted = mount(&place.mountpoint(), &MountOptions::new()).unwrap();
+    let Mounted { device, guard, .. } = mounted;
+    let mut command = bickford();
+    command
+        .args(["mount", "-f", "--layer"])
+        .arg(format!("stats:file={}", counted.display()))
+        .arg(place.source())
+        .arg("/dev/fd/0")
+        .stdin(Stdio::from(device))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let running = Running::of(&mut command);
+    drop(command);
+    assert_eq!(fs::read(place.mountpoint().join("f")).unwrap(), b"content");
+    kill_process(running.pid(), Signal::TERM).unwrap();
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(&counted).unwrap();
+    assert!(text.contains("lookup"), "{text}");
+    guard.unmount(Unmount::Lazy).unwrap();
 }
 
 #[test]

@@ -198,6 +198,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let child = Some(command.spawn().unwrap());
+        Self { child }
+    }
+
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(self.child.as_ref().unwrap())
     }
