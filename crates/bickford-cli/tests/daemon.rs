@@ -56,6 +56,20 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
 }
 
 #[test]
+fn a_source_with_a_long_path_is_mounted_under_the_end_of_it() {
+    let Some(place) = Place::new() else { return };
+    let source = place.source().join("d".repeat(200)).join("e".repeat(200));
+    fs::create_dir_all(&source).unwrap();
+    let mut command = bickford();
+    command.arg("mount").arg(&source).arg(place.mountpoint());
+    assert_silent(&run(&mut command));
+    let name = place.listed().unwrap().source.into_string().unwrap();
+    assert_eq!(name.len(), 255);
+    assert!(source.to_str().unwrap().ends_with(&name[3..]), "{name}");
+    place.unmount(&place.mountpoint());
+}
+
+#[test]
 fn statistics_go_to_the_file_named_where_the_command_was_called() {
     let Some(place) = Place::new() else { return };
     let mut command = bickford();

@@ -109,6 +109,24 @@ fn the_source_is_the_subtype_where_no_name_is_given() {
 }
 
 #[test]
+fn values_that_fsconfig_does_not_take_are_mounted_all_the_same() {
+    let Some(place) = Place::new() else { return };
+    for length in [255, 256, 3000] {
+        let (name, subtype) = ("n".repeat(length), "s".repeat(length));
+        let options = MountOptions::new()
+            .fsname(name.as_str())
+            .subtype(subtype.as_str())
+            .flags(GenericFlags::NO_EXEC);
+        let mounted = mount(&place.path(), &options).unwrap();
+        let entry = place.listed().unwrap();
+        assert_eq!(entry.source.to_str(), Some(name.as_str()));
+        assert_eq!(entry.fs_type, format!("fuse.{subtype}"));
+        assert_eq!(entry.options, "rw,noexec,relatime");
+        mounted.unmount(Unmount::Normal).unwrap();
+    }
+}
+
+#[test]
 fn a_dead_mount_is_recognised_and_unmounted() {
     let Some(place) = Place::new() else { return };
     let mounted = mount(&place.path(), &MountOptions::new()).unwrap();

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use bickford::MountedSession;
 use bickford::mount::{
-    GenericFlags, MountEntry, MountGuard, MountOptions, OptionError, Unmount, Via, remount,
-    split_options, unknown,
+    GenericFlags, MountEntry, MountGuard, MountOptions, OptionError, Unmount, Via, fsname_of,
+    remount, split_options, unknown,
 };
 use bickford::trace::Snapshot;
 use bickford_layers::Summary;
@@ -127,9 +127,7 @@ impl Arguments {
     fn mount_options(&self) -> Result<MountOptions, OptionError> {
         let mut options = self.apply(self.split_options(), MountOptions::new())?;
         let source = std::path::absolute(&self.source).unwrap_or_else(|_| self.source.clone());
-        options
-            .fsname
-            .get_or_insert_with(|| source.to_string_lossy().into_owned());
+        options.fsname.get_or_insert_with(|| fsname_of(&source));
         options.subtype.get_or_insert_with(|| SUBTYPE.to_owned());
         Ok(options)
     }

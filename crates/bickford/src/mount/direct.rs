@@ -13,6 +13,7 @@ use rustix::mount::{
 };
 
 use super::MountError;
+use super::option_text::FSNAME_MAX;
 use super::options::{GenericFlags, MountOptions};
 use super::point::MountPoint;
 
@@ -35,9 +36,14 @@ impl From<MountError> for DirectError {
 
 pub(super) fn mount(point: &MountPoint, options: &MountOptions) -> Result<OwnedFd, DirectError> {
     let device = open_device()?;
-    match mount_by_fsopen(point, options, device.as_fd()) {
+    let mounted = match fits_fsconfig(options) {
+        true => mount_by_fsopen(point, options, device.as_fd()),
+        false => Err(Step::new("fsopen")(Errno::NOSYS)),
+    };
+    match mounted {
         Ok(()) => Ok(device),
-        // A kernel before 5.2, or a container whose system call filter does not know the calls.
+        // A kernel before 5.2, a container whose system call filter does not know the calls, or values
+        // that are too long for them.
         Err(Step {
             at: "fsopen",
             errno: Errno::NOSYS | Errno::PERM,
@@ -166,6 +172,13 @@ fn configure(
         fsconfig_set_flag(context, *name)?;
     }
     Ok(())
+}
+
+/// fsconfig(2) takes strings of at most 255 bytes, mount(2) those of a page.
+fn fits_fsconfig(options: &MountOptions) -> bool {
+    let contexts = options.contexts.iter().map(|(_, value)| value.as_str());
+    let mut values = contexts.chain([options.source(), options.subtype.as_deref().unwrap_or("")]);
+    values.all(|value| value.len() <= FSNAME_MAX)
 }
 
 /// The options of the kernel's fuse that carry a value, see Documentation/filesystems/fuse.

@@ -30,7 +30,7 @@ pub use self::config::{FUSE_CONF, FuseConfig};
 pub use self::direct::probe_device;
 pub use self::fusermount::find_fusermount;
 pub use self::mountinfo::MountEntry;
-pub use self::option_text::{OptionError, escape_option, split_options, unknown};
+pub use self::option_text::{OptionError, escape_option, fsname_of, split_options, unknown};
 pub use self::options::{AccessPolicy, GenericFlags, MountOptions, RootKind};
 pub use self::probe::{KernelOffer, probe_kernel};
 pub use self::remount::remount;

@@ -1,6 +1,7 @@
 //! The text of mount options: splitting, escaping, and what is wrong with a text.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use thiserror::Error;
 
@@ -8,6 +9,24 @@ use super::options::CONTEXTS;
 
 /// Longest text accepted for one option value, in bytes: the kernel takes one page for all of them.
 const MAX_VALUE_LEN: usize = 3072;
+
+/// Longest text that fsconfig(2) takes for a value, in bytes.
+pub(super) const FSNAME_MAX: usize = 255;
+
+/// The `fsname` of a file system whose source is a directory: its path, of a path over 255 bytes the
+/// end, after `...`. A mount can be listed by it everywhere.
+pub fn fsname_of(source: &Path) -> String {
+    const CUT: &str = "...";
+    let whole = source.to_string_lossy();
+    if whole.len() <= FSNAME_MAX {
+        return whole.into_owned();
+    }
+    let mut from = whole.len() - (FSNAME_MAX - CUT.len());
+    while !whole.is_char_boundary(from) {
+        from += 1;
+    }
+    format!("{CUT}{}", whole.get(from..).unwrap_or_default())
+}
 
 /// Why an option text was refused. Every message names the option.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -152,4 +171,22 @@ pub(super) fn checked_value<'v>(
         value,
         reason,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_path_is_its_name() {
+        assert_eq!(fsname_of(Path::new("/a/b")), "/a/b");
+        let longest = "/".to_owned() + &"x".repeat(254);
+        assert_eq!(fsname_of(Path::new(&longest)), longest);
+        for part in ["x", "ä", "語"] {
+            let path = format!("/begin/{}/end", part.repeat(300));
+            let name = fsname_of(Path::new(&path));
+            assert!((253..=255).contains(&name.len()), "{}", name.len());
+            assert!(name.starts_with("...") && name.ends_with("/end"), "{name}");
+        }
+    }
 }
