@@ -82,11 +82,32 @@ fn run_child(read_end: &OwnedFd, mountpoint: &CStr, identity: u64, helper: Optio
         if libc::dup2(read_end.as_raw_fd(), 0) == -1 {
             libc::_exit(1);
         }
-        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
+        if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) != 0 {
+            close_each_from(1);
+        }
     }
     watch(mountpoint, identity, helper);
     // SAFETY: ends this process without running exit handlers that belong to the caller.
     unsafe { libc::_exit(0) }
+}
+
+/// Closes descriptors where close_range(2) is refused: before Linux 5.9, or by a system call filter.
+/// One that stayed open would keep the pipe, or the connection, from ending.
+fn close_each_from(first: RawFd) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: async-signal-safe calls; `limit` lives across its use, and whoever calls this owns every
+    // descriptor of its process, as a forked child does, and uses none of these afterwards.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        // The limit may be lower than when they were opened, and is at most fs.nr_open, a million.
+        let end = limit.rlim_max.clamp(1 << 16, 1 << 20) as RawFd;
+        for number in first..end {
+            libc::close(number);
+        }
+    }
 }
 
 /// Runs in the forked process: no allocation, no locks, no panics.
@@ -212,6 +233,28 @@ mod tests {
         assert_eq!(reusable_id(&root), Some(listed.id));
         assert_eq!(mount_identity_at(c"/"), mount_identity_at(c"/"));
         assert!(mount_identity_at(c"/").is_some());
+    }
+
+    #[test]
+    fn descriptors_are_closed_one_by_one() {
+        let file = tempfile::tempfile().unwrap();
+        let high = rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap();
+        // SAFETY: the child makes only async-signal-safe calls and then ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            close_each_from(3);
+            // SAFETY: as above.
+            unsafe {
+                let open = [file.as_raw_fd(), high.as_raw_fd()]
+                    .map(|number| libc::fcntl(number, libc::F_GETFD) != -1);
+                let kept = libc::fcntl(2, libc::F_GETFD) != -1;
+                libc::_exit(i32::from(open != [false; 2] || !kept));
+            }
+        }
+        let mut status = -1;
+        // SAFETY: `status` lives across the call, the child was forked above.
+        let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((reaped, status), (child, 0));
     }
 
     #[test]
