@@ -126,6 +126,35 @@ fn values_that_fsconfig_does_not_take_are_mounted_all_the_same() {
     }
 }
 
+/// In a mount namespace of its own, whose /proc is covered for a moment.
+#[test]
+fn a_mount_that_cannot_be_told_is_taken_away() {
+    const NAMESPACE: &str = "BICKFORD_TEST_NAMESPACE";
+    const TEST: &str = "a_mount_that_cannot_be_told_is_taken_away";
+    let Some(place) = Place::new() else { return };
+    if std::env::var_os(NAMESPACE).is_none() {
+        let program = std::env::current_exe().unwrap();
+        let output = std::process::Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "--"])
+            .arg(program)
+            .args(["--exact", TEST, "--nocapture"])
+            .env(NAMESPACE, "1")
+            .output()
+            .unwrap();
+        let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+        assert!(output.status.success() && passed, "{output:?}");
+        return;
+    }
+    let path = place.path();
+    let none = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("cover", "/proc", "tmpfs", none, None).unwrap();
+    let error = mount(&path, &MountOptions::new());
+    rustix::mount::unmount("/proc", rustix::mount::UnmountFlags::DETACH).unwrap();
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("/proc/self/mountinfo"), "{error}");
+    assert_eq!(place.listed(), None);
+}
+
 #[test]
 fn a_dead_mount_is_recognised_and_unmounted() {
     let Some(place) = Place::new() else { return };

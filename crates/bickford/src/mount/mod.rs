@@ -23,6 +23,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
 pub use self::busy::{Holder, Use};
@@ -297,13 +298,11 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
         mountpoint: point.path.clone(),
         source,
     };
-    let entry = MountEntry::at(&point.path)
-        .and_then(|entry| {
-            entry.ok_or_else(|| {
-                io::Error::other("the new mount is not listed in /proc/self/mountinfo")
-            })
-        })
-        .map_err(helper)?;
+    let entry = listed(&point.path).map_err(|error| {
+        // Nobody will serve it.
+        take_away(&point.path, via);
+        helper(error)
+    })?;
     let own = Own::listed_as(entry);
     let watch = options.auto_unmount.then(|| watch(&own)).transpose();
     let watch = watch.map_err(|error| {
@@ -318,6 +317,27 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
         via,
         guard,
     })
+}
+
+fn listed(mountpoint: &Path) -> io::Result<MountEntry> {
+    let entry = MountEntry::at(mountpoint)
+        .map_err(|error| io::Error::new(error.kind(), format!("/proc/self/mountinfo: {error}")))?;
+    entry.ok_or_else(|| io::Error::other("the new mount is not listed in /proc/self/mountinfo"))
+}
+
+/// Takes away what has just been mounted here and cannot be told from other mounts.
+fn take_away(mountpoint: &Path, via: Via) {
+    let result = match (via, find_fusermount()) {
+        (Via::Fusermount, Some(program)) => fusermount::unmount(&program, mountpoint, true)
+            .and_then(|refused| refused.map_err(io::Error::other)),
+        _ => {
+            let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            rustix::mount::unmount(mountpoint, flags).map_err(io::Error::from)
+        }
+    };
+    if let Err(error) = result {
+        tracing::warn!(mountpoint = %mountpoint.display(), "a mount that nobody serves is left: {error}");
+    }
 }
 
 fn guard(
