@@ -11,7 +11,8 @@
 //! Token buckets that may go into debt: the operation is done at once, and its answer is held back
 //! until its tokens have come, on a timer, so that no worker is kept busy. So the rate holds on
 //! average for callers that wait for their answers, and a caller that gets a signal has its answer
-//! at once while its debt stays. Written pages that the kernel writes back later are charged to the
+//! at once while its debt stays. At most 65,536 answers are held back at once, over io_uring about 450
+//! of callers on each CPU; those beyond go at once, and their debt stays, too. Written pages that the kernel writes back later are charged to the
 //! user that the kernel names then, mostly root.
 //!
 //! Bounds of bandwidth turn kernel pass-through off, a bound of operations the zero-message open
@@ -31,7 +32,7 @@ use crate::bucket::Bucket;
 use crate::delay::start;
 use crate::registry::{Built, Entry, Reporter, stack};
 use crate::spec::{Options, parse_duration};
-use crate::timer::{HELD_MAX, Timer};
+use crate::timer::{TOO_MANY, Timer};
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {
@@ -145,9 +146,7 @@ impl Reporter for Held {
     fn report(&self) -> String {
         match self.0.overflowed() {
             0 => String::new(),
-            count => {
-                format!("{count} answers were not held back: {HELD_MAX} were waiting already")
-            }
+            count => format!("{count} answers were not held back: {TOO_MANY}"),
         }
     }
 }

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use bickford::Interrupt;
 use bickford::layer::Resume;
 
-/// Answers that may be held back at once; the default of the sessions' limit of requests.
-pub(crate) const HELD_MAX: usize = 65_536;
+/// Answers that may be held back at once; the default of the sessions' limit of requests. Over io_uring
+/// the entries of a queue are the limit: see [`Resume::may_wait`].
+const HELD_MAX: usize = 65_536;
+/// Why answers went on at once, for reports.
+pub(crate) const TOO_MANY: &str = "too many were waiting already";
 
 type Slot = Arc<Mutex<Option<Resume>>>;
 
@@ -117,10 +120,11 @@ impl Timer {
         let Some(at) = Instant::now().checked_add(duration) else {
             return resume.now();
         };
+        let may_wait = resume.may_wait();
         let slot = Arc::new(Mutex::new(Some(resume)));
         {
             let mut queue = self.shared.queue();
-            if queue.ended || queue.held.len() >= HELD_MAX {
+            if queue.ended || queue.held.len() >= HELD_MAX || !may_wait {
                 drop(queue);
                 self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
                 return let_go(&slot);

@@ -19,7 +19,8 @@ use crate::StackFs;
 use crate::locks::{Holder, RecordLocks};
 use crate::sys::RecordLock;
 
-/// Callers that wait at most; further ones get ENOLCK.
+/// Callers that wait at most; further ones get ENOLCK. Over io_uring there may be fewer, see
+/// [`Reply::may_wait`].
 const WAITING_MAX: usize = 4096;
 const CHAIN_MAX: usize = 10;
 const RETRY_MIN: Duration = Duration::from_millis(1);
@@ -357,6 +358,10 @@ impl StackFs {
             Err(error) => return reply.error(error),
         };
         match attempt.run(&self.locks) {
+            // It would keep unlocks from coming.
+            Err(Errno::AGAIN | Errno::ACCESS) if op.wait && !reply.may_wait() => {
+                reply.error(Errno::NOLCK);
+            }
             Err(Errno::AGAIN | Errno::ACCESS) if op.wait => {
                 self.waiting.push(Waiting {
                     attempt,

@@ -175,6 +175,43 @@ fn many_replies_that_are_due_hold_up_nobody() {
     });
 }
 
+/// Of one CPU, there are more than the queue has entries.
+#[test]
+fn replies_that_wait_leave_room_for_what_they_wait_for() {
+    over_each(|config, prompt| {
+        let (fixture, subject) = mounted(config, prompt);
+        let callers = 600;
+        thread::scope(|scope| {
+            for number in 0..callers {
+                let path = fixture.path(&format!("waiting-{number}"));
+                scope.spawn(move || {
+                    pin(0);
+                    match fs::metadata(path) {
+                        Ok(found) => assert_eq!(found.len(), number),
+                        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOLCK)),
+                    }
+                });
+            }
+            wait_until("all wait or were refused", || {
+                subject.held() + subject.refused() == callers as usize
+            });
+            let (held, refused) = (subject.held(), subject.refused());
+            match config.transport {
+                TransportChoice::DevFuse => assert_eq!(refused, 0),
+                _ => assert!((400..512).contains(&held), "{held} wait"),
+            }
+            scope.spawn(|| {
+                pin(0);
+                for number in 0..500 {
+                    assert_eq!(size_of(&fixture, &format!("quick-{number}")), number);
+                }
+                subject.release_held();
+            });
+        });
+        fixture.finish();
+    });
+}
+
 #[test]
 fn a_killed_reader_interrupts_its_request() {
     over_each(|config, prompt| {

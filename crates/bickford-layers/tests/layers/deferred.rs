@@ -1,6 +1,11 @@
 //! `delay` and `throttle`: answers are held back without keeping a worker, and let go in the end.
 
-use bickford::abi::{InterruptIn, Opcode};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bickford::abi::{InHeader, InterruptIn, Opcode};
+use bickford::transport::{Outgoing, Responder, Ticket};
 use zerocopy::IntoBytes;
 
 use super::below::*;
@@ -33,6 +38,48 @@ fn a_caller_that_gets_a_signal_does_not_wait() {
         let answer = fixture.kernel.answer(unique).unwrap();
         assert_eq!((answer.error, answer.body.len()), (0, 1 << 20));
         assert!(fixture.kernel.server().in_flight().is_empty());
+    }
+}
+
+/// A queue that has few entries left.
+#[derive(Default)]
+struct Short(AtomicUsize);
+
+impl Responder for Short {
+    fn respond(&self, _: Ticket, _: &Outgoing<'_>) -> io::Result<()> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn may_wait(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_may_not_wait_is_answered_at_once() {
+    for specs in [
+        &["delay:read=36000s"][..],
+        &["throttle:read=1"],
+        &["stats", "delay:read=36000s", "readonly"],
+    ] {
+        let fixture = fixture(specs);
+        let server = fixture.kernel.server();
+        let body = read(1 << 20);
+        let header = InHeader {
+            len: (size_of::<InHeader>() + body.len()) as u32,
+            opcode: Opcode::Read as u32,
+            unique: 1000,
+            nodeid: 2,
+            ..InHeader::default()
+        };
+        let short = Arc::new(Short::default());
+        let responder: Arc<dyn Responder> = short.clone();
+        let message = [header.as_bytes(), &body].concat();
+        server.process_bytes(&server.worker(3), &message, &responder);
+        assert_eq!(short.0.load(Ordering::SeqCst), 1, "{specs:?}");
+        let report = fixture.summary.report();
+        assert!(report.contains("1 answers were not"), "{report}");
     }
 }
 

@@ -186,7 +186,10 @@ impl Done {
 }
 
 /// An answer that is held back; dropped, it goes on.
-pub struct Resume(pub(super) Option<Box<dyn FnOnce() + Send>>);
+pub struct Resume {
+    pub(super) resume: Option<Box<dyn FnOnce() + Send>>,
+    pub(super) may_wait: bool,
+}
 
 impl std::fmt::Debug for Resume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -199,11 +202,18 @@ impl Resume {
     pub fn now(self) {
         drop(self);
     }
+
+    /// Whether the answer may be held back: [`Reply::may_wait`](crate::Reply::may_wait), as it was when
+    /// the layer got this.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        self.may_wait
+    }
 }
 
 impl Drop for Resume {
     fn drop(&mut self) {
-        if let Some(resume) = self.0.take() {
+        if let Some(resume) = self.resume.take() {
             resume();
         }
     }

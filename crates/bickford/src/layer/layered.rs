@@ -155,7 +155,10 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
                 return reply.complete(result);
             }
             let outcome = outcome_of(&result);
-            let resume = Resume(Some(Box::new(move || reply.complete(result))));
+            let resume = Resume {
+                may_wait: reply.may_wait(),
+                resume: Some(Box::new(move || reply.complete(result))),
+            };
             inner.layer.defer(&done, &outcome, resume);
         })
     }

@@ -96,6 +96,10 @@ impl Completion {
         }
     }
 
+    pub(crate) fn may_wait(&self) -> bool {
+        self.responder.may_wait()
+    }
+
     pub(crate) fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
         self.responder.open_backing(file)
     }

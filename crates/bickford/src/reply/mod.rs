@@ -27,6 +27,8 @@ pub struct Reply<A: Answer> {
 trait Intercept<A>: Send {
     fn answer(self: Box<Self>, result: Result<A, Errno>);
 
+    fn may_wait(&self) -> bool;
+
     fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>>;
 }
 
@@ -36,6 +38,10 @@ struct Alone<C>(C);
 impl<A, C: FnOnce(Result<A, Errno>) + Send> Intercept<A> for Alone<C> {
     fn answer(self: Box<Self>, result: Result<A, Errno>) {
         (self.0)(result);
+    }
+
+    fn may_wait(&self) -> bool {
+        true
     }
 
     fn open_backing(&self, _: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
@@ -50,6 +56,10 @@ impl<A: Answer, B, C: FnOnce(Result<B, Errno>, Reply<A>) + Send> Intercept<B> fo
     fn answer(self: Box<Self>, result: Result<B, Errno>) {
         let Self(interceptor, reply) = *self;
         interceptor(result, reply);
+    }
+
+    fn may_wait(&self) -> bool {
+        self.1.may_wait()
     }
 
     fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
@@ -118,6 +128,23 @@ impl<A: Answer> Reply<A> {
     /// Answers with an error.
     pub fn error(self, errno: Errno) {
         self.complete(Err(errno));
+    }
+
+    /// Whether this reply may be kept until something else happens, such as another request or the
+    /// end of a pause.
+    ///
+    /// Over io_uring each reply that is due keeps an entry of the queue of its CPU, of which there are
+    /// 512. When they are used up, no further request comes from that CPU, nor one that those that
+    /// wait are waiting for. So this is false when few are left; then answer now, with an error such
+    /// as ENOLCK where nothing else can be said. It holds for the moment: ask right before keeping
+    /// the reply. A reply that another thread is about to answer in any case need not ask.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        match &self.route {
+            Route::Kernel(completion, _) => completion.may_wait(),
+            Route::Interceptor(interceptor) => interceptor.may_wait(),
+            Route::Done => true,
+        }
     }
 
     /// Registers a backing file for kernel pass-through with the session that this reply belongs

@@ -49,6 +49,12 @@ pub trait Responder: Send + Sync + 'static {
     /// When the kernel does not take the answer.
     fn respond(&self, ticket: Ticket, answer: &Outgoing<'_>) -> io::Result<()>;
 
+    /// Whether a reply may be kept until something else happens, which may be another request; see
+    /// [`Reply::may_wait`](crate::Reply::may_wait).
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     /// Registers a backing file with the connection, where there is one.
     fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
         let _ = file;

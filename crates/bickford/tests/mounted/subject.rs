@@ -31,8 +31,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// - `refused`: writes answer EDQUOT without taking the data.
 /// - `endless`, `patient`: reads end when interrupted; those of `patient` keep their thread until then.
 /// - `cached`: counts its lookups; `notify` has it looked up again.
-/// - `quick-N`, `pausing-N`, `slow-N`, `later-N`, `held-N`, `blocked-N`: files of N bytes, answered at
-///   once, after 0.3 ms, after 10 ms, from another thread, when released, or after `unblock-N` was
+/// - `quick-N`, `pausing-N`, `slow-N`, `later-N`, `held-N`, `waiting-N`, `blocked-N`: files of N bytes, answered at
+///   once, after 0.3 ms, after 10 ms, from another thread, when released, when released or ENOLCK where they may not wait, or after `unblock-N` was
 ///   looked up.
 #[derive(Clone)]
 pub(crate) struct Subject(Arc<State>);
@@ -50,6 +50,7 @@ struct State {
     /// A bit for each thread, by its number.
     threads: AtomicU64,
     held: Mutex<Vec<(Reply<Entry>, Entry)>>,
+    refused: AtomicUsize,
     blocked: AtomicUsize,
     unblocked: (Mutex<bool>, Condvar),
     reads: AtomicUsize,
@@ -70,6 +71,7 @@ impl Subject {
             prompt: AtomicBool::new(false),
             threads: AtomicU64::new(0),
             held: Mutex::default(),
+            refused: AtomicUsize::new(0),
             blocked: AtomicUsize::new(0),
             unblocked: Default::default(),
             reads: AtomicUsize::new(0),
@@ -108,6 +110,11 @@ impl Subject {
 
     pub(crate) fn held(&self) -> usize {
         self.0.held.lock().unwrap().len()
+    }
+
+    /// How many were not to wait.
+    pub(crate) fn refused(&self) -> usize {
+        self.0.refused.load(Ordering::SeqCst)
     }
 
     pub(crate) fn release_held(&self) {
@@ -161,6 +168,11 @@ impl Subject {
             }
             "later" => drop(thread::spawn(move || reply.ok(entry))),
             "held" => self.0.held.lock().unwrap().push((reply, entry)),
+            "waiting" if !reply.may_wait() => {
+                self.0.refused.fetch_add(1, Ordering::SeqCst);
+                reply.error(Errno::NOLCK);
+            }
+            "waiting" => self.0.held.lock().unwrap().push((reply, entry)),
             "blocked" => {
                 let (open, changed) = &self.0.unblocked;
                 self.0.blocked.fetch_add(1, Ordering::SeqCst);

@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::io::Errno;
 
+use super::queue::Queue;
 use crate::backing::Backing;
 use crate::ops::Data;
 use crate::sys::uring::{Held, Waker};
@@ -49,6 +50,8 @@ pub(super) struct Port {
     notified: AtomicBool,
     waker: Waker,
     device: Arc<OwnedFd>,
+    /// The queue has its threads' ports.
+    queue: Weak<Queue>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -60,7 +63,7 @@ thread_local! {
 
 impl Port {
     /// For the ring that the calling thread serves.
-    pub(super) fn new(waker: Waker, device: Arc<OwnedFd>) -> Self {
+    pub(super) fn new(waker: Waker, device: Arc<OwnedFd>, queue: &Arc<Queue>) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         OWN.set(number);
         Self {
@@ -69,6 +72,7 @@ impl Port {
             notified: AtomicBool::new(false),
             waker,
             device,
+            queue: Arc::downgrade(queue),
         }
     }
 
@@ -248,6 +252,10 @@ impl Responder for Port {
         write_answer(&mut held, ticket.unique.0, &answer);
         self.finish(held);
         Ok(())
+    }
+
+    fn may_wait(&self) -> bool {
+        self.queue.upgrade().is_none_or(|queue| queue.may_wait())
     }
 
     fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {

@@ -63,6 +63,10 @@ pub(super) struct Queue {
 
 /// Entries of one queue: how many requests may be received and answered later, for each CPU.
 pub(super) const ENTRIES_MAX: usize = 512;
+/// Entries that replies which wait for something else leave free, so that it can come: more than there
+/// are threads, each of which has one in its method.
+const RESERVE: usize = 64;
+const _: () = assert!(RESERVE > 2 * super::THREADS_MAX);
 
 impl Queue {
     pub(super) fn new(number: u16) -> Self {
@@ -107,6 +111,16 @@ impl Queue {
     /// A request came in an entry. Answers whether it was the last one.
     pub(super) fn take(&self) -> bool {
         self.available.fetch_sub(1, Ordering::SeqCst) <= 1
+    }
+
+    /// Whether a further reply may be kept.
+    pub(super) fn may_wait(&self) -> bool {
+        let waiting = self.available.load(Ordering::SeqCst).max(0).unsigned_abs();
+        let used = self
+            .registered
+            .load(Ordering::Relaxed)
+            .saturating_sub(waiting);
+        used <= ENTRIES_MAX - RESERVE
     }
 
     pub(super) fn is_exhausted(&self) -> bool {

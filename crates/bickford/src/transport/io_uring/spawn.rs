@@ -116,7 +116,7 @@ fn run(
     server.serve();
 }
 
-fn prepare(shared: &Shared, queue: &Queue) -> io::Result<(Ring, Area, Arc<Member>)> {
+fn prepare(shared: &Shared, queue: &Arc<Queue>) -> io::Result<(Ring, Area, Arc<Member>)> {
     if let Err(error) = sched_setaffinity(None, &only(queue.number)) {
         // The CPU may be offline, or not ours to use.
         tracing::debug!(cpu = queue.number, "a thread is not pinned: {error}");
@@ -129,7 +129,7 @@ fn prepare(shared: &Shared, queue: &Queue) -> io::Result<(Ring, Area, Arc<Member
         turns: AtomicU64::new(0),
         finished: AtomicBool::new(false),
         ended: own_end()?,
-        port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device))),
+        port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device), queue)),
         entries: AtomicUsize::new(1),
     });
     Ok((ring, area, member))
