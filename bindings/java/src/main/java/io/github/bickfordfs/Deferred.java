@@ -6,23 +6,31 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * An answer that is owed: to be given once, by any thread. A second one is an {@link IllegalStateException}. One that is
+ * An answer that is owed: to be given once, by any thread. A second one is an {@link IllegalStateException}, and so is one
+ * while a thread has the {@link #buffer} in a system call: that one was not given. One that is
  * never given keeps its caller waiting, until it is killed.
  */
 public final class Deferred {
     private final long handle;
     private final Operation operation;
     private final long size;
-    private final Arena arena = Arena.ofShared();
-    private final MemorySegment answer;
+    /** Of the buffer alone: it ends before the native memory does. */
+    private Arena arena;
+    private MemorySegment buffer;
     private boolean done;
 
     Deferred(long handle, Operation operation, long size) {
         this.handle = handle;
         this.operation = operation;
         this.size = size;
-        this.answer = arena.allocate(Ans.BYTES, 8);
-        Native.deferredAnswer(handle, answer);
+    }
+
+    private MemorySegment answer(Arena memory) {
+        MemorySegment answer = memory.allocate(Ans.BYTES, 8);
+        if (Native.deferredAnswer(handle, answer) < 0) {
+            throw new IllegalStateException(Native.lastError());
+        }
+        return answer;
     }
 
     /** Writes an answer. */
@@ -40,10 +48,33 @@ public final class Deferred {
         return !done && Native.deferredInterrupted(handle);
     }
 
-    /** The kernel's reply buffer, to be filled for a read. After the answer its use is an exception. */
+    /**
+     * The memory for the data of the answer, to be filled for a read. After the answer its use is an exception. While a
+     * thread has it in a system call (a channel that reads into its byte buffer, say) an answer is an
+     * {@link IllegalStateException}, and is owed still: give it when that call has returned.
+     */
     public synchronized MemorySegment buffer() {
         open();
-        return Answers.buffer(answer.address(), arena);
+        if (buffer == null) {
+            try (Arena memory = Arena.ofConfined()) {
+                arena = Arena.ofShared();
+                buffer = Answers.buffer(answer(memory).address(), arena);
+            }
+        }
+        return buffer;
+    }
+
+    /** Ends all use of the buffer, which the completion frees. */
+    private void endBuffer() {
+        if (arena != null) {
+            try {
+                arena.close();
+            } catch (IllegalStateException e) {
+                throw new IllegalStateException("the buffer of this answer is in use by a thread; the answer is owed"
+                        + " still, give it when that has ended", e);
+            }
+            arena = null;
+        }
     }
 
     private void open() {
@@ -54,19 +85,21 @@ public final class Deferred {
 
     private synchronized void send(int errno, Writer writer) {
         open();
-        int result = errno;
-        if (result == 0) {
-            try {
-                writer.write(answer.address());
-            } catch (IOException e) {
-                result = Errno.of(e);
+        try (Arena memory = Arena.ofConfined()) {
+            MemorySegment answer = answer(memory);
+            int result = errno;
+            if (result == 0) {
+                try {
+                    writer.write(answer.address());
+                } catch (IOException e) {
+                    result = Errno.of(e);
+                }
             }
-        }
-        done = true;
-        int code = Native.deferredComplete(handle, result, answer);
-        arena.close();
-        if (code < 0) {
-            throw new IllegalStateException(Native.lastError());
+            endBuffer();
+            done = true;
+            if (Native.deferredComplete(handle, result, answer) < 0) {
+                throw new IllegalStateException(Native.lastError());
+            }
         }
     }
 
