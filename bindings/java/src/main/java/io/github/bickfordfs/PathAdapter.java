@@ -21,6 +21,7 @@ final class PathAdapter implements InodeFileSystem {
 
     private final PathFileSystem fs;
     private final boolean setsTimes;
+    private final boolean hasHandles;
     private final PathTree tree = new PathTree();
     private final Map<Long, List<PathFileSystem.Item>> listings = new ConcurrentHashMap<>();
     private final AtomicLong nextListing = new AtomicLong();
@@ -28,6 +29,7 @@ final class PathAdapter implements InodeFileSystem {
     PathAdapter(PathFileSystem fs) {
         this.fs = fs;
         this.setsTimes = overrides("setTimes");
+        this.hasHandles = overrides("open") || overrides("create");
     }
 
     @Override
@@ -73,9 +75,18 @@ final class PathAdapter implements InodeFileSystem {
         return tree.path(request.node());
     }
 
-    /** For open files, whose name may be gone. */
+    /** For open files: null where the name is gone and the handle tells the file; else that is ESTALE. */
     private String openPath(Request request) throws FuseException {
-        return tree.pathOrLast(request.node());
+        String path = tree.pathOrNull(request.node());
+        if (path == null && !hasHandles) {
+            throw new FuseException(Errno.ESTALE);
+        }
+        return path;
+    }
+
+    /** Whether neither a path nor a handle tells which file it is. */
+    private boolean isLost(Request request) throws FuseException {
+        return !hasHandles && tree.pathOrNull(request.node()) == null;
     }
 
     private String child(Request request) throws FuseException {
@@ -113,7 +124,10 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public Attributes setattr(Request request) throws IOException {
-        String path = openPath(request);
+        String path = request.hasHandle() ? openPath(request) : path(request);
+        if (path == null && (request.hasMode() || request.hasNewUid() || request.hasNewGid())) {
+            throw new FuseException(Errno.ESTALE);
+        }
         if (request.hasMode()) {
             fs.chmod(path, request.mode() & 07777);
         }
@@ -121,12 +135,20 @@ final class PathAdapter implements InodeFileSystem {
             fs.chown(path, request.hasNewUid() ? request.newUid() : -1, request.hasNewGid() ? request.newGid() : -1);
         }
         if (request.hasSize()) {
-            fs.truncate(path, request.size());
+            if (request.hasHandle()) {
+                fs.truncate(path, request.handle(), request.size());
+            } else {
+                fs.truncate(path, request.size());
+            }
         }
         Instant accessed = request.newAccessed();
         Instant modified = request.newModified();
         if ((accessed != null || modified != null) && (setsTimes || !request.hasSize())) {
-            fs.setTimes(path, accessed, modified);
+            if (request.hasHandle()) {
+                fs.setTimes(path, request.handle(), accessed, modified);
+            } else {
+                fs.setTimes(path, accessed, modified);
+            }
         }
         return getattr(request);
     }
@@ -165,9 +187,7 @@ final class PathAdapter implements InodeFileSystem {
         String to = tree.path(request.otherNode(), request.otherName());
         fs.rename(child(request), to, request.flags());
         if ((request.flags() & 2) != 0) {
-            // Exchanged: both are looked up again under their new names.
-            tree.remove(request.node(), request.name());
-            tree.remove(request.otherNode(), request.otherName());
+            tree.exchange(request.node(), request.name(), request.otherNode(), request.otherName());
         } else {
             tree.rename(request.node(), request.name(), request.otherNode(), request.otherName());
         }
@@ -202,12 +222,16 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public void release(Request request) throws IOException {
-        fs.release(openPath(request), request.handle());
+        if (!isLost(request)) {
+            fs.release(openPath(request), request.handle());
+        }
     }
 
     @Override
     public void flush(Request request) throws IOException {
-        fs.flush(openPath(request), request.handle());
+        if (!isLost(request)) {
+            fs.flush(openPath(request), request.handle());
+        }
     }
 
     @Override

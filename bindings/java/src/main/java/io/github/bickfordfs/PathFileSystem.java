@@ -11,6 +11,11 @@ import java.util.List;
  * <p>Exceptions of java.nio.file and {@link FuseException} have error numbers ({@link Errno#of}), all others are EIO and
  * logged. Calls come from several threads at once, and must not use the mount that they serve. What is not overridden
  * never enters Java.
+ *
+ * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
+ * another: then the handle alone tells the file, and where neither {@link #open} nor {@link #create} is overridden, so
+ * that there are no handles, the caller gets ESTALE. ESTALE is also the answer to what has no handle: attributes,
+ * permissions, owner and times (fstat(2), fchmod(2) and so on) of an open file whose name is gone.
  */
 public interface PathFileSystem {
     /**
@@ -24,9 +29,9 @@ public interface PathFileSystem {
     /** Attributes of what is at a path; {@link java.nio.file.NoSuchFileException} where nothing is. */
     Attr getattr(String path) throws IOException;
 
-    /** Attributes of an open file, whose name may be gone. */
+    /** Attributes of an open file; path may be null. By default those of the path. */
     default Attr getattr(String path, long handle) throws IOException {
-        return getattr(path);
+        return getattr(named(path));
     }
 
     /** The names of a directory, without "." and "..". */
@@ -54,12 +59,12 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Reads into the kernel's reply buffer; answers how many bytes. */
+    /** Reads into the kernel's reply buffer; answers how many bytes. The path may be null. */
     default int read(String path, long handle, MemorySegment into, long offset) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Writes data, a view of the request; answers how many bytes. */
+    /** Writes data, a view of the request; answers how many bytes. The path may be null. */
     default int write(String path, long handle, MemorySegment data, long offset) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -67,6 +72,11 @@ public interface PathFileSystem {
     /** Changes the size of a file. */
     default void truncate(String path, long size) throws IOException {
         throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes the size of an open file; path may be null. By default that of what is at the path. */
+    default void truncate(String path, long handle, long size) throws IOException {
+        truncate(named(path), size);
     }
 
     /** Changes permissions. */
@@ -82,6 +92,18 @@ public interface PathFileSystem {
     /** Changes times; null keeps one. */
     default void setTimes(String path, Instant accessed, Instant modified) throws IOException {
         throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes times of an open file; path may be null. By default those of what is at the path. */
+    default void setTimes(String path, long handle, Instant accessed, Instant modified) throws IOException {
+        setTimes(named(path), accessed, modified);
+    }
+
+    private static String named(String path) throws FuseException {
+        if (path == null) {
+            throw new FuseException(Errno.ESTALE);
+        }
+        return path;
     }
 
     /** Makes a directory. */
@@ -114,17 +136,17 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** The last descriptor of an open file is gone. */
+    /** The last descriptor of an open file is gone. The path may be null. */
     default void release(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** A descriptor of an open file was closed. */
+    /** A descriptor of an open file was closed. The path may be null. */
     default void flush(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Puts a file on stable storage. */
+    /** Puts a file on stable storage. The path may be null. */
     default void fsync(String path, long handle, boolean dataOnly) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

@@ -10,7 +10,6 @@ final class PathTree {
         private final long id;
         private Node parent;
         private String name;
-        private String lastPath = "/";
         private long lookups;
         private Map<String, Node> children = Map.of();
 
@@ -54,14 +53,15 @@ final class PathTree {
         return path(node(id));
     }
 
-    /** Where a node is or was last, for open files. */
-    synchronized String pathOrLast(long id) throws FuseException {
+    /** Where a node is; null where its name was removed. Where it was, there may be another by now. */
+    synchronized String pathOrNull(long id) throws FuseException {
         Node node = node(id);
-        try {
-            return path(node);
-        } catch (FuseException e) {
-            return node.lastPath;
+        for (Node at = node; at.id != InodeFileSystem.ROOT; at = at.parent) {
+            if (at.parent == null) {
+                return null;
+            }
         }
+        return path(node);
     }
 
     /** A name in a directory. */
@@ -95,17 +95,8 @@ final class PathTree {
         Node directory = nodes.get(parent);
         Node child = directory == null ? null : directory.children.remove(name);
         if (child != null) {
-            detach(child);
+            child.parent = null;
         }
-    }
-
-    private static void detach(Node child) {
-        try {
-            child.lastPath = path(child);
-        } catch (FuseException e) {
-            // It was detached before, with what is above it.
-        }
-        child.parent = null;
     }
 
     /** A name was renamed; what was there before is gone. */
@@ -117,10 +108,27 @@ final class PathTree {
         }
         Node child = from.children.remove(name);
         remove(newParent, newName);
+        move(child, to, newName);
+    }
+
+    /** Two names were exchanged: the kernel goes on with both nodes. */
+    synchronized void exchange(long parent, String name, long newParent, String newName) {
+        Node from = nodes.get(parent);
+        Node to = nodes.get(newParent);
+        if (from == null || to == null) {
+            return;
+        }
+        Node child = from.children.remove(name);
+        Node other = to.children.remove(newName);
+        move(child, to, newName);
+        move(other, from, name);
+    }
+
+    private static void move(Node child, Node directory, String name) {
         if (child != null) {
-            child.parent = to;
-            child.name = newName;
-            adopt(to, child);
+            child.parent = directory;
+            child.name = name;
+            adopt(directory, child);
         }
     }
 

@@ -69,11 +69,7 @@ public final class NioFs implements PathFileSystem {
 
     @Override
     public Attr getattr(String path, long handle) throws IOException {
-        SeekableByteChannel channel = open.get(handle);
-        if (channel == null || Files.exists(at(path), LinkOption.NOFOLLOW_LINKS)) {
-            return getattr(path);
-        }
-        return Attr.file(0, 0644, channel.size());
+        return path == null ? Attr.file(0, 0644, channel(handle).size()) : getattr(path);
     }
 
     @Override
@@ -170,11 +166,23 @@ public final class NioFs implements PathFileSystem {
     @Override
     public void truncate(String path, long size) throws IOException {
         try (SeekableByteChannel channel = Files.newByteChannel(at(path), StandardOpenOption.WRITE)) {
-            if (size < channel.size()) {
-                channel.truncate(size);
-            } else if (size > channel.size()) {
-                channel.position(size - 1).write(ByteBuffer.allocate(1));
-            }
+            resize(channel, size);
+        }
+    }
+
+    @Override
+    public void truncate(String path, long handle, long size) throws IOException {
+        SeekableByteChannel channel = channel(handle);
+        synchronized (channel) {
+            resize(channel, size);
+        }
+    }
+
+    private static void resize(SeekableByteChannel channel, long size) throws IOException {
+        if (size < channel.size()) {
+            channel.truncate(size);
+        } else if (size > channel.size()) {
+            channel.position(size - 1).write(ByteBuffer.allocate(1));
         }
     }
 

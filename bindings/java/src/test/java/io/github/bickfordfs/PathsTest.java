@@ -1,0 +1,216 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.bickfordfs.examples.NioFs;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.SecureDirectoryStream;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+
+/** File systems over paths whose names change below open files. */
+class PathsTest {
+    private static final int AT_FDCWD = -100, RENAME_EXCHANGE = 2;
+
+    /** A directory of the machine, without handles. */
+    private static class ByPath implements PathFileSystem {
+        final Path root;
+
+        ByPath(Path root) {
+            this.root = root;
+        }
+
+        final Path at(String path) {
+            return root.resolve(path.substring(1));
+        }
+
+        @Override
+        public long validity() {
+            return 0;
+        }
+
+        @Override
+        public Attr getattr(String path) throws IOException {
+            var all = Files.readAttributes(at(path), "unix:mode,size", LinkOption.NOFOLLOW_LINKS);
+            int mode = (int) all.get("mode");
+            return (mode & Attr.S_IFMT) == Attr.S_IFDIR
+                    ? Attr.directory(0, mode & 07777)
+                    : Attr.file(0, mode & 07777, (long) all.get("size"));
+        }
+
+        @Override
+        public List<Item> readdir(String path) throws IOException {
+            List<Item> items = new ArrayList<>();
+            try (Stream<Path> names = Files.list(at(path))) {
+                names.forEach(name -> items.add(new Item(name.getFileName().toString(), 0)));
+            }
+            return items;
+        }
+
+        @Override
+        public int read(String path, long handle, MemorySegment into, long offset) throws IOException {
+            byte[] bytes = Files.readAllBytes(at(path));
+            int length = (int) Math.clamp(bytes.length - offset, 0, into.byteSize());
+            MemorySegment.copy(bytes, (int) offset, into, ValueLayout.JAVA_BYTE, 0, length);
+            return length;
+        }
+
+        @Override
+        public int write(String path, long handle, MemorySegment data, long offset) throws IOException {
+            try (var channel = Files.newByteChannel(at(path), StandardOpenOption.WRITE)) {
+                return channel.position(offset).write(data.asByteBuffer());
+            }
+        }
+
+        @Override
+        public void truncate(String path, long size) throws IOException {
+            try (var channel = Files.newByteChannel(at(path), StandardOpenOption.WRITE)) {
+                channel.truncate(size);
+            }
+        }
+
+        @Override
+        public void chmod(String path, int mode) throws IOException {
+            Files.setAttribute(at(path), "unix:mode", mode);
+        }
+
+        @Override
+        public void unlink(String path) throws IOException {
+            Files.delete(at(path));
+        }
+
+        @Override
+        public void rename(String path, String newPath, int flags) throws IOException {
+            if (flags == 0) {
+                Files.move(at(path), at(newPath), StandardCopyOption.REPLACE_EXISTING);
+            } else {
+                exchange(at(path), at(newPath));
+            }
+        }
+    }
+
+    private static void exchange(Path a, Path b) throws IOException {
+        Linker linker = Linker.nativeLinker();
+        MethodHandle renameat2 = linker.downcallHandle(linker.defaultLookup().find("renameat2").orElseThrow(),
+                FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS,
+                        ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT));
+        int code;
+        try (Arena arena = Arena.ofConfined()) {
+            code = (int) renameat2.invokeExact(AT_FDCWD, arena.allocateFrom(a.toString()), AT_FDCWD,
+                    arena.allocateFrom(b.toString()), RENAME_EXCHANGE);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+        if (code != 0) {
+            throw new IOException("renameat2 failed");
+        }
+    }
+
+    /** What this process has open, as fchmod(2) sees it: without a name. */
+    private static Path descriptor(String end) throws IOException {
+        try (Stream<Path> all = Files.list(Path.of("/proc/self/fd"))) {
+            for (Path descriptor : all.toList()) {
+                if (Files.isSymbolicLink(descriptor)
+                        && Files.readSymbolicLink(descriptor).toString().endsWith(end)) {
+                    return descriptor;
+                }
+            }
+        }
+        throw new AssertionError("nothing is open that ends in " + end);
+    }
+
+    private static void isStale(org.junit.jupiter.api.function.Executable call) {
+        String message = assertThrows(IOException.class, call).getMessage();
+        assertTrue(message.contains("Stale file handle"), message);
+    }
+
+    @Test
+    void anOpenFileIsNotTheOneThatTookItsName() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new ByPath(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            Path log = place.mountpoint.resolve("log");
+            Files.writeString(place.source.resolve("log"), "old");
+            Files.writeString(place.source.resolve("new"), "new content");
+            Files.setPosixFilePermissions(place.source.resolve("new"), PosixFilePermissions.fromString("rw-r--r--"));
+            try (RandomAccessFile open = new RandomAccessFile(log.toFile(), "rw")) {
+                Path descriptor = descriptor("mnt/log");
+                Files.move(place.mountpoint.resolve("new"), log, StandardCopyOption.REPLACE_EXISTING);
+                isStale(() -> open.setLength(0));
+                isStale(() -> Files.setPosixFilePermissions(descriptor, Set.of()));
+                isStale(open::read);
+                isStale(() -> open.write(1));
+            }
+            assertEquals("new content", Files.readString(place.source.resolve("log")));
+            assertEquals("rw-r--r--", PosixFilePermissions.toString(Files.getPosixFilePermissions(log)));
+        }
+    }
+
+    @Test
+    void aHandleTellsTheFileWhoseNameIsGone() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new NioFs(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            Path log = place.mountpoint.resolve("log");
+            Files.writeString(place.source.resolve("log"), "old");
+            Files.writeString(place.source.resolve("new"), "new content");
+            try (RandomAccessFile open = new RandomAccessFile(log.toFile(), "rw")) {
+                Files.move(place.mountpoint.resolve("new"), log, StandardCopyOption.REPLACE_EXISTING);
+                open.setLength(1);
+                open.seek(1);
+                open.write("ther".getBytes());
+                open.getFD().sync();
+                open.seek(0);
+                assertEquals("other", open.readLine());
+            }
+            assertEquals("new content", Files.readString(place.source.resolve("log")));
+        }
+    }
+
+    @Test
+    void exchangedDirectoriesStayInUse() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new ByPath(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            for (String name : List.of("a", "b")) {
+                Files.createDirectory(place.source.resolve(name));
+                Files.writeString(place.source.resolve(name).resolve("file"), "in " + name);
+            }
+            var before = Files.getPosixFilePermissions(place.source);
+            Path a = place.mountpoint.resolve("a");
+            try (var stream = (SecureDirectoryStream<Path>) Files.newDirectoryStream(a);
+                    RandomAccessFile open = new RandomAccessFile(a.resolve("file").toFile(), "r")) {
+                Path descriptor = descriptor("mnt/a/file");
+                exchange(a, place.mountpoint.resolve("b"));
+                assertEquals("in b", Files.readString(a.resolve("file")));
+                try (var file = stream.newByteChannel(Path.of("file"), Set.of(StandardOpenOption.READ))) {
+                    var buffer = java.nio.ByteBuffer.allocate(100);
+                    file.read(buffer);
+                    assertEquals("in a", new String(buffer.array(), 0, buffer.position()));
+                }
+                assertEquals("in a", open.readLine());
+                Files.setPosixFilePermissions(descriptor, PosixFilePermissions.fromString("r--------"));
+            }
+            assertEquals("r--------", PosixFilePermissions.toString(
+                    Files.getPosixFilePermissions(place.source.resolve("b/file"))));
+            assertEquals(before, Files.getPosixFilePermissions(place.source));
+            assertThrows(FileSystemException.class, () -> Files.delete(place.mountpoint.resolve("none")));
+        }
+    }
+}
