@@ -162,7 +162,9 @@ public final class Errno {
      * The error number that a caller gets for an exception.
      *
      * @param e the exception
-     * @return its number; {@link #EIO} for exceptions that say nothing of files
+     * @return its number; {@link #EIO} for exceptions that say nothing of files. {@link #EOPNOTSUPP} for an
+     *     {@link UnsupportedOperationException}, which is logged where a file system throws it: a collection that cannot
+     *     be changed throws it, too
      */
     public static int of(Throwable e) {
         return switch (e) {
@@ -188,6 +190,10 @@ public final class Errno {
 
     /** Whether an exception tells an error of a file, and not a defect of the program. */
     static boolean isExpected(Throwable e) {
-        return e instanceof FuseException || of(e) != EIO;
+        return switch (e) {
+            case FuseException _, ReadOnlyFileSystemException _ -> true;
+            case UnsupportedOperationException _ -> false;
+            default -> of(e) != EIO;
+        };
     }
 }

@@ -47,11 +47,13 @@ abstract class Target {
                 fatal = true;
                 LockSupport.unpark(guard);
             }
+            int errno = Errno.of(e);
             if (!Errno.isExpected(e)) {
                 Operation known = Operation.of(operation);
-                LOG.log(System.Logger.Level.ERROR, name + " failed in " + known + "; the caller gets EIO", e);
+                LOG.log(System.Logger.Level.ERROR,
+                        name + " failed in " + known + "; the caller gets " + Errno.name(errno), e);
             }
-            return e instanceof VirtualMachineError ? Errno.EIO : Errno.of(e);
+            return errno;
         } catch (Throwable again) {
             return Errno.EIO;
         }

@@ -3,6 +3,7 @@ package io.github.bickfordfs;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.Arrays;
+import java.util.Objects;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.logging.Handler;
@@ -22,9 +23,19 @@ final class Records extends Handler implements AutoCloseable {
     /** That an exception was logged with this message, thrown in this method. */
     void check(Class<? extends Throwable> type, String message, String method) {
         boolean found = records.stream().map(LogRecord::getThrown).anyMatch(thrown -> type.isInstance(thrown)
-                && message.equals(thrown.getMessage())
+                && Objects.equals(message, thrown.getMessage())
                 && Arrays.stream(thrown.getStackTrace()).anyMatch(frame -> frame.getMethodName().equals(method)));
         assertTrue(found, "not logged: " + message);
+    }
+
+    /** How many lines. */
+    int size() {
+        return records.size();
+    }
+
+    /** Whether a line contains a text. */
+    boolean have(String text) {
+        return records.stream().anyMatch(record -> record.getMessage().contains(text));
     }
 
     @Override

@@ -148,6 +148,33 @@ class RequestTest {
     }
 
     @Test
+    void whatAListRefusesIsLogged() throws Exception {
+        class Failing extends OneFile {
+            @Override
+            public int read(Request request, MemorySegment into) {
+                java.util.List.of().add(null);
+                return 0;
+            }
+
+            @Override
+            public void unlink(Request request) {
+                throw new java.nio.file.ReadOnlyFileSystemException();
+            }
+        }
+
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = Mount.inodes(new Failing(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            String message = assertThrows(IOException.class, () -> Files.readString(file)).getMessage();
+            assertTrue(message.contains("not supported"), message);
+            records.check(UnsupportedOperationException.class, null, "read");
+            message = assertThrows(IOException.class, () -> Files.delete(file)).getMessage();
+            assertTrue(message.contains("Read-only"), message);
+            assertEquals(1, records.size());
+        }
+    }
+
+    @Test
     void anAnswerThatIsTooLongIsAnError() throws Exception {
         class TooLong extends OneFile {
             @Override
