@@ -1,8 +1,10 @@
 package io.github.bickfordfs;
 
 import io.github.bickfordfs.Layout.Ans;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Instant;
+import java.util.function.Consumer;
 
 /** Writes answers into struct bickford_answer. */
 final class Answers {
@@ -77,9 +79,13 @@ final class Answers {
     }
 
     /** The buffer of the answer, as far as the kernel has room. */
-    static MemorySegment buffer(long answer, java.lang.foreign.Arena arena) {
+    static MemorySegment buffer(long answer, Arena arena) {
+        return buffer(answer, arena, null);
+    }
+
+    static MemorySegment buffer(long answer, Arena arena, Consumer<MemorySegment> atItsEnd) {
         return MemorySegment.ofAddress(Layout.getLong(answer + Ans.DATA))
-                .reinterpret(Layout.getLong(answer + Ans.DATA_CAPACITY), arena, null);
+                .reinterpret(Layout.getLong(answer + Ans.DATA_CAPACITY), arena, atItsEnd);
     }
 
     static void filled(long answer, long length) throws FuseException {

@@ -65,27 +65,42 @@ final class Bridge {
     }
 
     private static int dispatch(long user, long request, long answer, long reply) {
+        Deferred owed = null;
         try {
             Call call = CALLS.get();
-            call.begin(request, answer, reply);
+            Target target = targets[(int) user];
+            call.begin(request, answer, reply, target);
             try {
-                return targets[(int) user].dispatch(operation(request), call);
+                return target.dispatch(operation(request), call);
             } finally {
-                call.end();
+                owed = call.deferred();
+                call.finish();
             }
         } catch (Throwable e) {
-            return failed(user, request, e);
+            int errno = failed(user, request, e);
+            return owed == null ? errno : later(owed, errno);
         }
+    }
+
+    /** Once an answer is owed the library may not give it: that frees a buffer which a thread may be filling. */
+    private static int later(Deferred owed, int errno) {
+        try {
+            owed.failUnlessAnswered(errno);
+        } catch (Throwable e) {
+            // No memory, say. The collector finds it unanswered.
+        }
+        return Layout.LATER;
     }
 
     private static int pre(long user, long request, long answer) {
         try {
             Call call = CALLS.get();
-            call.begin(request, answer, 0);
+            Target target = targets[(int) user];
+            call.begin(request, answer, 0, target);
             try {
-                return targets[(int) user].pre(operation(request), call);
+                return target.pre(operation(request), call);
             } finally {
-                call.end();
+                call.finish();
             }
         } catch (Throwable e) {
             return failed(user, request, e);
@@ -95,11 +110,12 @@ final class Bridge {
     private static int post(long user, long request, long answer, int result) {
         try {
             Call call = CALLS.get();
-            call.begin(request, answer, 0);
+            Target target = targets[(int) user];
+            call.begin(request, answer, 0, target);
             try {
-                return targets[(int) user].post(operation(request), call, result);
+                return target.post(operation(request), call, result);
             } finally {
-                call.end();
+                call.finish();
             }
         } catch (Throwable e) {
             return failed(user, request, e);

@@ -4,30 +4,79 @@ import io.github.bickfordfs.Layout.Ans;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * An answer that is owed: to be given once, by any thread. A second one is an {@link IllegalStateException}, and so is one
- * while a thread has the {@link #buffer} in a system call: that one was not given. One that is
- * never given keeps its caller waiting, until it is killed.
+ * while a thread has the {@link #buffer} in a system call: that one was not given.
+ *
+ * <p>Until the answer is given its caller waits, also after SIGKILL: the kernel waits for what a file system has begun.
+ * What the method that called {@link Request#defer} throws afterwards is the answer, if none was given before. An answer
+ * that nobody can give any more, as nothing refers to this object or its {@link #buffer}, becomes EIO and is logged, as
+ * soon as the garbage collector finds out, which may be late.
  */
 public final class Deferred {
-    private final long handle;
+    private static final System.Logger LOG = System.getLogger(Deferred.class.getPackageName());
+    private static final Cleaner CLEANER = Cleaner.create();
+
+    /** What is left when nothing refers to the answer any more. */
+    private static final class Debt implements Runnable {
+        private final AtomicBoolean paid = new AtomicBoolean();
+        private final String debtor;
+        private volatile long handle;
+
+        Debt(String debtor) {
+            this.debtor = debtor;
+        }
+
+        @Override
+        public void run() {
+            if (paid.compareAndSet(false, true)) {
+                Native.deferredComplete(handle, Errno.EIO, MemorySegment.NULL);
+                LOG.log(System.Logger.Level.WARNING, debtor + " and was dropped unanswered; the caller gets EIO");
+            }
+        }
+    }
+
     private final Operation operation;
     private final long size;
+    private final Target target;
+    private final Debt debt;
+    private final Cleaner.Cleanable cleanable;
     /** Of the buffer alone: it ends before the native memory does. */
     private Arena arena;
     private MemorySegment buffer;
-    private boolean done;
 
-    Deferred(long handle, Operation operation, long size) {
-        this.handle = handle;
+    private Deferred(Operation operation, long size, Target target) {
         this.operation = operation;
         this.size = size;
+        this.target = target;
+        this.debt = new Debt(operation + " was deferred by " + target.name());
+        this.cleanable = CLEANER.register(this, debt);
+    }
+
+    /** Takes the answer out of a callback; last, so that nothing fails once it is owed. */
+    static Deferred take(long reply, Operation operation, long size, Target target) {
+        Deferred taken = new Deferred(operation, size, target);
+        try {
+            taken.debt.handle = Native.defer(reply);
+        } catch (Throwable e) {
+            taken.settle();
+            throw e;
+        }
+        return taken;
+    }
+
+    private void settle() {
+        debt.paid.set(true);
+        cleanable.clean();
     }
 
     private MemorySegment answer(Arena memory) {
         MemorySegment answer = memory.allocate(Ans.BYTES, 8);
-        if (Native.deferredAnswer(handle, answer) < 0) {
+        if (Native.deferredAnswer(debt.handle, answer) < 0) {
             throw new IllegalStateException(Native.lastError());
         }
         return answer;
@@ -45,7 +94,7 @@ public final class Deferred {
 
     /** Whether the caller got a signal; such a request should end soon, with EINTR if nothing was done. */
     public synchronized boolean interrupted() {
-        return !done && Native.deferredInterrupted(handle);
+        return !debt.paid.get() && Native.deferredInterrupted(debt.handle);
     }
 
     /**
@@ -58,7 +107,8 @@ public final class Deferred {
         if (buffer == null) {
             try (Arena memory = Arena.ofConfined()) {
                 arena = Arena.ofShared();
-                buffer = Answers.buffer(answer(memory).address(), arena);
+                // Whoever has the segment may still mean to answer: it refers to this object.
+                buffer = Answers.buffer(answer(memory).address(), arena, _ -> Reference.reachabilityFence(this));
             }
         }
         return buffer;
@@ -78,7 +128,7 @@ public final class Deferred {
     }
 
     private void open() {
-        if (done) {
+        if (debt.paid.get()) {
             throw new IllegalStateException("this request was answered before");
         }
     }
@@ -96,8 +146,8 @@ public final class Deferred {
                 }
             }
             endBuffer();
-            done = true;
-            if (Native.deferredComplete(handle, result, answer) < 0) {
+            settle();
+            if (Native.deferredComplete(debt.handle, result, answer) < 0) {
                 throw new IllegalStateException(Native.lastError());
             }
         }
@@ -161,8 +211,20 @@ public final class Deferred {
         send(errno, null);
     }
 
-    /** Answers the error number of an exception. */
+    /**
+     * Answers the error number of an exception, which is treated as if a method had thrown it: logged where it says
+     * nothing of files, and the mount is taken away after a {@link VirtualMachineError}.
+     */
     public void fail(Throwable e) {
-        fail(Errno.of(e));
+        send(target.failed(operation.code(), e), null);
+    }
+
+    /** The method that deferred has thrown. Where the answer was given, or its buffer is in use, others see to it. */
+    void failUnlessAnswered(int errno) {
+        try {
+            send(errno, null);
+        } catch (IllegalStateException e) {
+            // As said above.
+        }
     }
 }

@@ -23,19 +23,28 @@ public sealed class Request permits Call {
     private long answer;
     private long reply;
     private Arena arena;
-    private boolean deferred;
+    private Target target;
+    private Deferred deferred;
 
     Request() {}
 
-    final void begin(long request, long answer, long reply) {
+    final void begin(long request, long answer, long reply, Target target) {
         this.request = request;
         this.answer = answer;
         this.reply = reply;
-        this.deferred = false;
+        this.target = target;
+        this.deferred = null;
+    }
+
+    /** The callback ends. An answer that is owed must not be kept by what its thread uses again. */
+    final void finish() {
+        deferred = null;
+        target = null;
+        end();
     }
 
     /** Ends the views of this request. */
-    final void end() {
+    private void end() {
         request = 0;
         answer = 0;
         reply = 0;
@@ -47,6 +56,10 @@ public sealed class Request permits Call {
     }
 
     final boolean isDeferred() {
+        return deferred != null;
+    }
+
+    final Deferred deferred() {
         return deferred;
     }
 
@@ -292,7 +305,8 @@ public sealed class Request permits Call {
 
     /**
      * Takes the answer out of this method: it is given later, once, by any thread, also a virtual one. What the method
-     * returns then means nothing. Take what you need of the request before.
+     * returns then means nothing; what it throws is the answer, unless that was given. Take what you need of the request
+     * before.
      *
      * @return the answer that is owed
      */
@@ -301,8 +315,8 @@ public sealed class Request permits Call {
         if (reply == 0) {
             throw new IllegalStateException("a call of a layer cannot be answered later");
         }
-        Deferred owed = new Deferred(Native.defer(reply), operation(), size());
-        deferred = true;
+        Deferred owed = Deferred.take(reply, operation(), size(), target);
+        deferred = owed;
         end();
         return owed;
     }

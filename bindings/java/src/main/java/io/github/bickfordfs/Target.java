@@ -15,6 +15,10 @@ abstract class Target {
         this.name = name;
     }
 
+    final String name() {
+        return name;
+    }
+
     /** Serves one request: zero, an error number, or {@link Layout#LATER}. */
     int dispatch(int operation, Call call) throws IOException {
         throw new FuseException(Errno.ENOSYS);

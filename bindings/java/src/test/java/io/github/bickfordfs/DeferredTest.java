@@ -6,13 +6,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.nio.channels.Pipe;
 import java.nio.file.Files;
 import java.util.Arrays;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
 /** Answers that are given later. */
@@ -44,11 +47,14 @@ class DeferredTest {
 
         @Override
         public int read(Request request, MemorySegment into) throws IOException {
-            if (request.offset() > 0) {
-                return 0;
+            if (request.offset() == 0) {
+                deferred(request, request.defer());
             }
-            owed.add(request.defer());
             return 0;
+        }
+
+        void deferred(Request request, Deferred deferred) {
+            owed.add(deferred);
         }
     }
 
@@ -90,6 +96,122 @@ class DeferredTest {
             assertEquals("from the pipe!", text.get());
             pipe.source().close();
             pipe.sink().close();
+        }
+    }
+
+    private static void fails(Owing fs, String error, Records records, String logged) throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            var text = start(() -> Files.readString(place.mountpoint.resolve("file")));
+            place.until("the caller has an answer", () -> {
+                System.gc();
+                return text.isDone();
+            });
+            String message = assertThrows(ExecutionException.class, text::get).getMessage();
+            assertTrue(message.contains(error), message);
+            assertTrue(records.have(logged), logged);
+        }
+    }
+
+    @Test
+    void whatAMethodThrowsAfterItDeferredIsTheAnswer() throws Exception {
+        Owing fs = new Owing() {
+            @Override
+            void deferred(Request request, Deferred deferred) {
+                super.deferred(request, deferred);
+                request.offset();
+            }
+        };
+        try (Records records = new Records()) {
+            fails(fs, "Input/output error", records, "failed in READ");
+            records.check(IllegalStateException.class,
+                    "this request is over: it may not be used after its method returned", "offset");
+        }
+        assertThrows(IllegalStateException.class, () -> fs.owed.take().complete(0));
+    }
+
+    @Test
+    void anAnswerThatWasGivenStaysWhenTheMethodThrows() throws Exception {
+        Owing fs = new Owing() {
+            @Override
+            void deferred(Request request, Deferred deferred) {
+                deferred.complete("14 bytes of it".getBytes());
+                throw new IllegalArgumentException("too late");
+            }
+        };
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            assertEquals("14 bytes of it", Files.readString(place.mountpoint.resolve("file")));
+            records.check(IllegalArgumentException.class, "too late", "deferred");
+        }
+    }
+
+    @Test
+    void anAnswerThatIsDroppedIsAnErrorAndLogged() throws Exception {
+        Owing fs = new Owing() {
+            @Override
+            void deferred(Request request, Deferred deferred) {
+                deferred.buffer().fill((byte) 1);
+            }
+        };
+        try (Records records = new Records()) {
+            fails(fs, "Input/output error", records, "dropped unanswered");
+        }
+    }
+
+    @Test
+    void aBufferKeepsItsAnswerOwed() throws Exception {
+        AtomicReference<MemorySegment> kept = new AtomicReference<>();
+        AtomicReference<WeakReference<Deferred>> weak = new AtomicReference<>();
+        Owing fs = new Owing() {
+            @Override
+            void deferred(Request request, Deferred deferred) {
+                kept.set(deferred.buffer());
+                weak.set(new WeakReference<>(deferred));
+            }
+        };
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            var text = start(() -> Files.readString(place.mountpoint.resolve("file")));
+            WeakReference<Object> other = new WeakReference<>(new Object());
+            place.until("the collector has run", () -> {
+                System.gc();
+                return weak.get() != null && other.get() == null;
+            });
+            System.gc();
+            kept.get().fill((byte) 'x');
+            weak.get().get().complete(SIZE);
+            assertEquals("x".repeat(SIZE), text.get());
+            assertEquals(0, records.size());
+        }
+    }
+
+    @Test
+    void aDefectGivenAsTheAnswerIsLogged() throws Exception {
+        Owing fs = new Owing() {
+            @Override
+            void deferred(Request request, Deferred deferred) {
+                deferred.fail(new ArrayStoreException("a defect later"));
+            }
+        };
+        try (Records records = new Records()) {
+            fails(fs, "Input/output error", records, "failed in READ");
+            records.check(ArrayStoreException.class, "a defect later", "deferred");
+        }
+    }
+
+    @Test
+    void anErrorOfTheVirtualMachineGivenAsTheAnswerUnmounts() throws Exception {
+        Owing fs = new Owing() {
+            @Override
+            void deferred(Request request, Deferred deferred) {
+                deferred.fail(new StackOverflowError("for a test"));
+            }
+        };
+        try (Place place = new Place(); Records _ = new Records();
+                Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            assertThrows(IOException.class, () -> Files.readString(place.mountpoint.resolve("file")));
+            place.until("it is unmounted", () -> !place.isMounted());
         }
     }
 }
