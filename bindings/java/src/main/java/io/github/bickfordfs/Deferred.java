@@ -6,11 +6,14 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
+import java.util.EnumSet;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * An answer that is owed: to be given once, by any thread. A second one is an {@link IllegalStateException}, and so is one
- * while a thread has the {@link #buffer} in a system call: that one was not given.
+ * while a thread has the {@link #buffer} in a system call, or one of a kind with which the operation is not answered:
+ * those were not given.
  *
  * <p>Until the answer is given its caller waits, also after SIGKILL: the kernel waits for what a file system has begun.
  * What the method that called {@link Request#defer} throws afterwards is the answer, if none was given before. An answer
@@ -48,6 +51,7 @@ public final class Deferred {
     /** Of the buffer alone: it ends before the native memory does. */
     private Arena arena;
     private MemorySegment buffer;
+    private Listing listing;
 
     private Deferred(Operation operation, long size, Target target) {
         this.operation = operation;
@@ -82,6 +86,22 @@ public final class Deferred {
         return answer;
     }
 
+    private static final Set<Operation> ENTRIES = EnumSet.of(
+            Operation.LOOKUP, Operation.SYMLINK, Operation.MKNOD, Operation.MKDIR, Operation.LINK);
+    private static final Set<Operation> ATTRIBUTES = EnumSet.of(Operation.GETATTR, Operation.SETATTR);
+    private static final Set<Operation> OPENED = EnumSet.of(Operation.OPEN, Operation.OPENDIR);
+    private static final Set<Operation> CREATED = EnumSet.of(Operation.CREATE, Operation.TMPFILE);
+    private static final Set<Operation> XATTRS = EnumSet.of(Operation.GETXATTR, Operation.LISTXATTR);
+    private static final Set<Operation> BYTES =
+            EnumSet.of(Operation.READ, Operation.READLINK, Operation.GETXATTR, Operation.LISTXATTR);
+    private static final Set<Operation> COUNTS = EnumSet.of(Operation.WRITE, Operation.BMAP, Operation.POLL,
+            Operation.LSEEK, Operation.COPY_FILE_RANGE, Operation.IOCTL);
+    private static final Set<Operation> LISTINGS = EnumSet.of(Operation.READDIR, Operation.READDIRPLUS);
+    private static final Set<Operation> NOTHING = EnumSet.of(Operation.UNLINK, Operation.RMDIR, Operation.RENAME,
+            Operation.RELEASE, Operation.FSYNC, Operation.SETXATTR, Operation.REMOVEXATTR, Operation.FLUSH,
+            Operation.RELEASEDIR, Operation.FSYNCDIR, Operation.SETLK, Operation.ACCESS, Operation.FALLOCATE,
+            Operation.SYNCFS);
+
     /** Writes an answer. */
     private interface Writer {
         void write(long answer) throws IOException;
@@ -112,6 +132,25 @@ public final class Deferred {
             }
         }
         return buffer;
+    }
+
+    /**
+     * For {@link Operation#READDIR} and {@link Operation#READDIRPLUS}: where names are put before {@link #complete()}. It
+     * is in the {@link #buffer}, of which the same holds.
+     */
+    public synchronized Listing listing() {
+        answersWith(LISTINGS, "names");
+        open();
+        if (listing == null) {
+            listing = new Listing(buffer(), operation == Operation.READDIRPLUS);
+        }
+        return listing;
+    }
+
+    private void answersWith(Set<Operation> operations, String what) {
+        if (!operations.contains(operation)) {
+            throw new IllegalStateException(operation + " is not answered with " + what);
+        }
     }
 
     /** Ends all use of the buffer, which the completion frees. */
@@ -153,54 +192,83 @@ public final class Deferred {
         }
     }
 
-    /** Answers success where nothing else is answered. */
+    /** Answers success where nothing else is answered, or with the names that are in {@link #listing}. */
     public void complete() {
-        send(0, _ -> { });
+        if (LISTINGS.contains(operation)) {
+            send(0, answer -> Answers.filled(answer, listing == null ? 0 : listing.used()));
+        } else {
+            answersWith(NOTHING, "nothing");
+            send(0, _ -> { });
+        }
     }
 
     /** Answers a name. */
     public void complete(Entry entry) {
+        answersWith(ENTRIES, "a name");
         send(0, answer -> Answers.entry(answer, entry));
     }
 
     /** Answers attributes. */
     public void complete(Attributes attributes) {
+        answersWith(ATTRIBUTES, "attributes");
         send(0, answer -> Answers.attributes(answer, attributes));
     }
 
     /** Answers an open file. */
     public void complete(Opened opened) {
+        answersWith(OPENED, "an open file");
         send(0, answer -> Answers.opened(answer, opened));
     }
 
     /** Answers a file that was made and opened. */
     public void complete(Created created) {
+        answersWith(CREATED, "a file that was made");
         send(0, answer -> Answers.created(answer, created));
     }
 
     /** Answers the size of the file system. */
     public void complete(StatFs statfs) {
+        answersWith(EnumSet.of(Operation.STATFS), "the size of the file system");
         send(0, answer -> Answers.statfs(answer, statfs));
     }
 
+    /** Answers {@link Operation#GETLK}: the lock that is in the way, or {@link Lock#FREE}. */
+    public void complete(Lock lock) {
+        answersWith(EnumSet.of(Operation.GETLK), "a lock");
+        send(0, answer -> Answers.lock(answer, lock));
+    }
+
     /**
-     * Answers a number: for a read the bytes of {@link #buffer} that are filled, for a write the bytes that were taken,
-     * for others what they return.
+     * Answers a number: where data are answered the bytes of {@link #buffer} that are filled, for a write the bytes that
+     * were taken, for others what they return. That of an ioctl is without output, see {@link #complete(int, long)}.
      */
     public void complete(long count) {
+        if (BYTES.contains(operation) && !(XATTRS.contains(operation) && size == 0)) {
+            send(0, answer -> Answers.filled(answer, count));
+        } else {
+            answersWith(BYTES.contains(operation) ? BYTES : COUNTS, "a number");
+            send(0, answer -> Answers.count(answer, count));
+        }
+    }
+
+    /**
+     * Answers {@link Operation#IOCTL}.
+     *
+     * @param result what ioctl(2) returns
+     * @param output the bytes of {@link #buffer} that are filled
+     */
+    public void complete(int result, long output) {
+        answersWith(EnumSet.of(Operation.IOCTL), "a result and output");
         send(0, answer -> {
-            if (operation == Operation.READ) {
-                Answers.filled(answer, count);
-            } else {
-                Answers.count(answer, count);
-            }
+            Answers.count(answer, result);
+            Answers.filled(answer, output);
         });
     }
 
     /** Answers bytes: data that are read, the target of a link, the value of an extended attribute. */
     public void complete(byte[] bytes) {
-        boolean xattr = operation == Operation.GETXATTR || operation == Operation.LISTXATTR;
-        send(0, answer -> Answers.xattr(answer, xattr ? size : -1, bytes));
+        answersWith(BYTES, "bytes");
+        send(0, answer -> Answers.xattr(answer, XATTRS.contains(operation) ? size : -1, bytes));
     }
 
     /** Answers an error number. */

@@ -191,7 +191,10 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Takes or gives up {@link Request#lock}; {@link Request#extraFlags}: 1 flock(2), 2 wait. */
+    /**
+     * Takes or gives up {@link Request#lock}; {@link Request#extraFlags}: 1 flock(2), 2 wait. The kernel leaves locks of
+     * flock(2) to a file system that overrides this, and those of fcntl(2) to one that overrides {@link #getlk}, too.
+     */
     default void setlk(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

@@ -61,9 +61,9 @@ final class InodeTarget extends Target {
             case 50 -> fs.syncfs(request);
             case 51 -> created(request, answer, fs.tmpfile(request));
             case 15 -> read(request, answer);
-            case 28 -> fs.readdir(request, new Listing(answer, request.arena(), false));
+            case 28 -> list(request, answer, false);
             case 39 -> ioctl(request, answer);
-            case 44 -> fs.readdirplus(request, new Listing(answer, request.arena(), true));
+            case 44 -> list(request, answer, true);
             default -> {
                 return Errno.ENOSYS;
             }
@@ -83,6 +83,18 @@ final class InodeTarget extends Target {
         int length = fs.read(request, Answers.buffer(answer, request.arena()));
         if (!request.isDeferred()) {
             Answers.filled(answer, length);
+        }
+    }
+
+    private void list(Request request, long answer, boolean plus) throws IOException {
+        Listing listing = new Listing(Answers.buffer(answer, request.arena()), plus);
+        if (plus) {
+            fs.readdirplus(request, listing);
+        } else {
+            fs.readdir(request, listing);
+        }
+        if (!request.isDeferred()) {
+            Answers.filled(answer, listing.used());
         }
     }
 

@@ -1,7 +1,5 @@
 package io.github.bickfordfs;
 
-import io.github.bickfordfs.Layout.Ans;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
@@ -11,15 +9,18 @@ public final class Listing {
     private static final int DIRENT = 24;
     private static final int ENTRY = 128;
 
-    private final long answer;
     private final boolean plus;
     private final MemorySegment buffer;
     private long used;
 
-    Listing(long answer, Arena arena, boolean plus) {
-        this.answer = answer;
+    Listing(MemorySegment buffer, boolean plus) {
+        this.buffer = buffer;
         this.plus = plus;
-        this.buffer = Answers.buffer(answer, arena);
+    }
+
+    /** How many bytes of the buffer are filled. */
+    long used() {
+        return used;
     }
 
     /** Whether names come with entries. */
@@ -74,7 +75,6 @@ public final class Listing {
         buffer.set(ValueLayout.JAVA_INT_UNALIGNED, at + 20, (mode & Attr.S_IFMT) >> 12);
         MemorySegment.copy(bytes, 0, buffer, ValueLayout.JAVA_BYTE, at + DIRENT, bytes.length);
         used = end;
-        Layout.putLong(answer + Ans.DATA_LENGTH, used);
         return true;
     }
 

@@ -12,6 +12,9 @@ import java.util.List;
  * logged. Calls come from several threads at once, and must not use the mount that they serve. What is not overridden
  * never enters Java.
  *
+ * <p>A method answers when it returns, and its thread serves nothing else until then ({@link MountOptions#withWorkers}). To
+ * answer later, implement {@link InodeFileSystem}.
+ *
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
  * another: then the handle alone tells the file, and where neither {@link #open} nor {@link #create} is overridden, so
  * that there are no handles, the caller gets ESTALE. ESTALE is also the answer to what has no handle: attributes,

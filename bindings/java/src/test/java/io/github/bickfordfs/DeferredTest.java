@@ -1,6 +1,8 @@
 package io.github.bickfordfs;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -11,10 +13,12 @@ import java.nio.ByteBuffer;
 import java.nio.channels.Pipe;
 import java.nio.file.Files;
 import java.util.Arrays;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
@@ -25,6 +29,12 @@ class DeferredTest {
     /** One file, whose reads are answered by the test. */
     private static class Owing implements InodeFileSystem {
         final BlockingQueue<Deferred> owed = new LinkedBlockingQueue<>();
+
+        Deferred next() throws InterruptedException {
+            Deferred next = owed.poll(Place.DEADLINE_SECONDS, TimeUnit.SECONDS);
+            assertNotNull(next, "nothing was deferred");
+            return next;
+        }
 
         @Override
         public Entry lookup(Request request) throws IOException {
@@ -72,7 +82,7 @@ class DeferredTest {
         try (Place place = new Place();
                 Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
             var text = start(() -> Files.readString(place.mountpoint.resolve("file")));
-            Deferred owed = fs.owed.take();
+            Deferred owed = fs.next();
             Pipe pipe = Pipe.open();
             ByteBuffer buffer = owed.buffer().asByteBuffer();
             Thread filling = new Thread(() -> {
@@ -127,7 +137,7 @@ class DeferredTest {
             records.check(IllegalStateException.class,
                     "this request is over: it may not be used after its method returned", "offset");
         }
-        assertThrows(IllegalStateException.class, () -> fs.owed.take().complete(0));
+        assertThrows(IllegalStateException.class, () -> fs.next().complete(0));
     }
 
     @Test
@@ -212,6 +222,60 @@ class DeferredTest {
                 Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
             assertThrows(IOException.class, () -> Files.readString(place.mountpoint.resolve("file")));
             place.until("it is unmounted", () -> !place.isMounted());
+        }
+    }
+
+    @Test
+    void everyKindOfAnswerCanComeLater() throws Exception {
+        Owing fs = new Owing() {
+            @Override
+            public Lock getlk(Request request) {
+                owed.add(request.defer());
+                return null;
+            }
+
+            @Override
+            public void setlk(Request request) {}
+
+            @Override
+            public int ioctl(Request request, MemorySegment output) {
+                owed.add(request.defer());
+                return 0;
+            }
+
+            @Override
+            public void readdir(Request request, Listing listing) {
+                if (request.offset() == 0) {
+                    owed.add(request.defer());
+                }
+            }
+        };
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            var names = start(() -> ExamplesTest.names(place.mountpoint));
+            Deferred owed = fs.next();
+            assertThrows(IllegalStateException.class, () -> owed.complete(0));
+            assertTrue(owed.listing().add("file", 2, Attr.S_IFREG, 1));
+            assertTrue(owed.listing().add("other", 3, Attr.S_IFREG, 2));
+            assertThrows(IllegalStateException.class, () -> owed.complete(Lock.FREE));
+            owed.complete();
+            assertEquals(Set.of("file", "other"), names.get());
+
+            int descriptor = Libc.open((place.mountpoint + "/file").getBytes(), Libc.O_RDWR);
+            assertTrue(descriptor >= 0);
+            var lock = start(() -> Libc.lockInTheWay(descriptor));
+            fs.next().complete(new Lock(0, 9, Lock.READ, 1));
+            assertArrayEquals(new int[] {Lock.READ, 1}, lock.get());
+
+            byte[] output = new byte[8];
+            var ioctl = start(() -> Libc.ioctl(descriptor, output));
+            Deferred command = fs.next();
+            assertThrows(IllegalStateException.class, () -> command.complete());
+            command.buffer().fill((byte) 7);
+            command.complete(42, 8);
+            assertEquals(42, ioctl.get());
+            assertArrayEquals(new byte[] {7, 7, 7, 7, 7, 7, 7, 7}, output);
+            Libc.close(descriptor);
         }
     }
 }

@@ -33,7 +33,7 @@ import java.util.zip.ZipOutputStream;
 import org.junit.jupiter.api.Test;
 
 class ExamplesTest {
-    private static Set<String> names(Path directory) throws Exception {
+    static Set<String> names(Path directory) throws Exception {
         try (Stream<Path> names = Files.list(directory)) {
             return names.map(name -> name.getFileName().toString()).collect(Collectors.toCollection(TreeSet::new));
         }

@@ -7,12 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.bickfordfs.examples.NioFs;
 import java.io.IOException;
 import java.io.RandomAccessFile;
-import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
@@ -29,8 +25,6 @@ import org.junit.jupiter.api.Test;
 
 /** File systems over paths whose names change below open files. */
 class PathsTest {
-    private static final int AT_FDCWD = -100, RENAME_EXCHANGE = 2;
-
     /** A directory of the machine, without handles. */
     private static class ByPath implements PathFileSystem {
         final Path root;
@@ -103,25 +97,8 @@ class PathsTest {
             if (flags == 0) {
                 Files.move(at(path), at(newPath), StandardCopyOption.REPLACE_EXISTING);
             } else {
-                exchange(at(path), at(newPath));
+                Libc.exchange(at(path), at(newPath));
             }
-        }
-    }
-
-    private static void exchange(Path a, Path b) throws IOException {
-        Linker linker = Linker.nativeLinker();
-        MethodHandle renameat2 = linker.downcallHandle(linker.defaultLookup().find("renameat2").orElseThrow(),
-                FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS,
-                        ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT));
-        int code;
-        try (Arena arena = Arena.ofConfined()) {
-            code = (int) renameat2.invokeExact(AT_FDCWD, arena.allocateFrom(a.toString()), AT_FDCWD,
-                    arena.allocateFrom(b.toString()), RENAME_EXCHANGE);
-        } catch (Throwable e) {
-            throw new AssertionError(e);
-        }
-        if (code != 0) {
-            throw new IOException("renameat2 failed");
         }
     }
 
@@ -197,7 +174,7 @@ class PathsTest {
             try (var stream = (SecureDirectoryStream<Path>) Files.newDirectoryStream(a);
                     RandomAccessFile open = new RandomAccessFile(a.resolve("file").toFile(), "r")) {
                 Path descriptor = descriptor("mnt/a/file");
-                exchange(a, place.mountpoint.resolve("b"));
+                Libc.exchange(a, place.mountpoint.resolve("b"));
                 assertEquals("in b", Files.readString(a.resolve("file")));
                 try (var file = stream.newByteChannel(Path.of("file"), Set.of(StandardOpenOption.READ))) {
                     var buffer = java.nio.ByteBuffer.allocate(100);

@@ -1,0 +1,96 @@
+package io.github.bickfordfs;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.Path;
+
+/** System calls that Java has not. They answer -1 for an error. */
+final class Libc {
+    static final int O_RDWR = 2;
+    private static final int F_GETLK = 5, AT_FDCWD = -100, RENAME_EXCHANGE = 2;
+
+    private static final MethodHandle OPEN = function("open", 2, JAVA_INT, ADDRESS, JAVA_INT);
+    private static final MethodHandle CLOSE = function("close", 1, JAVA_INT, JAVA_INT);
+    private static final MethodHandle FCNTL = function("fcntl", 2, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS);
+    private static final MethodHandle IOCTL = function("ioctl", 2, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
+    private static final MethodHandle RENAMEAT2 =
+            function("renameat2", 5, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
+
+    private Libc() {}
+
+    private static MethodHandle function(String name, int fixed, MemoryLayout result, MemoryLayout... arguments) {
+        Linker linker = Linker.nativeLinker();
+        FunctionDescriptor descriptor = FunctionDescriptor.of(result, arguments);
+        MemorySegment symbol = linker.defaultLookup().find(name).orElseThrow();
+        return fixed < arguments.length
+                ? linker.downcallHandle(symbol, descriptor, Linker.Option.firstVariadicArg(fixed))
+                : linker.downcallHandle(symbol, descriptor);
+    }
+
+    static int open(byte[] path, int flags) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment name = arena.allocate(path.length + 1L);
+            name.copyFrom(MemorySegment.ofArray(path));
+            return (int) OPEN.invokeExact(name, flags);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static void close(int descriptor) {
+        try {
+            if ((int) CLOSE.invokeExact(descriptor) != 0) {
+                throw new AssertionError("close failed");
+            }
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** The kind of the lock that is in the way of an exclusive one on all of a file, and who holds it. */
+    static int[] lockInTheWay(int descriptor) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment flock = arena.allocate(32, 8);
+            flock.set(ValueLayout.JAVA_SHORT, 0, (short) 1);
+            if ((int) FCNTL.invokeExact(descriptor, F_GETLK, flock) != 0) {
+                throw new AssertionError("fcntl failed");
+            }
+            return new int[] {flock.get(ValueLayout.JAVA_SHORT, 0), flock.get(JAVA_INT, 24)};
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** A command with this much output, which begins as bytes of 0x55. */
+    static int ioctl(int descriptor, byte[] output) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment memory = arena.allocate(output.length);
+            memory.fill((byte) 0x55);
+            int code = (int) IOCTL.invokeExact(descriptor, 2L << 30 | (long) output.length << 16 | 'B' << 8 | 1, memory);
+            MemorySegment.ofArray(output).copyFrom(memory);
+            return code;
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static void exchange(Path a, Path b) {
+        try (Arena arena = Arena.ofConfined()) {
+            if ((int) RENAMEAT2.invokeExact(AT_FDCWD, arena.allocateFrom(a.toString()), AT_FDCWD,
+                    arena.allocateFrom(b.toString()), RENAME_EXCHANGE) != 0) {
+                throw new AssertionError("renameat2 failed");
+            }
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+}
