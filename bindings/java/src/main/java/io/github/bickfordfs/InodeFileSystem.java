@@ -55,7 +55,7 @@ public interface InodeFileSystem {
      * A device-specific command ({@link Request#extraFlags}) with input in {@link Request#data}.
      *
      * @param request what is asked
-     * @param output the reply buffer for the caller, to be filled wholly if it has room
+     * @param output what the caller gets, wholly: zero where it is not filled
      * @return what ioctl(2) returns
      */
     default int ioctl(Request request, MemorySegment output) throws IOException {

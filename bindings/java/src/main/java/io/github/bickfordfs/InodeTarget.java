@@ -1,6 +1,7 @@
 package io.github.bickfordfs;
 
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 
 /** An {@link InodeFileSystem} behind the callbacks. */
 final class InodeTarget extends Target {
@@ -99,7 +100,9 @@ final class InodeTarget extends Target {
     }
 
     private void ioctl(Request request, long answer) throws IOException {
-        int result = fs.ioctl(request, Answers.buffer(answer, request.arena()));
+        // All of it is answered, also what is not filled.
+        MemorySegment output = Answers.buffer(answer, request.arena()).fill((byte) 0);
+        int result = fs.ioctl(request, output);
         if (!request.isDeferred()) {
             Answers.count(answer, result);
             Answers.filled(answer, request.size());

@@ -1,0 +1,47 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.github.bickfordfs.Layout.Ans;
+import io.github.bickfordfs.Layout.Req;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import org.junit.jupiter.api.Test;
+
+/** Requests in memory of the test. */
+class TargetTest {
+    private final MemorySegment request = Arena.ofAuto().allocate(240, 8);
+    private final MemorySegment answer = Arena.ofAuto().allocate(Ans.BYTES, 8);
+    private final MemorySegment data = Arena.ofAuto().allocate(64, 8);
+
+    private Call begin(Operation operation, Target target) {
+        request.set(ValueLayout.JAVA_INT, Req.OPERATION, operation.code());
+        answer.set(ValueLayout.JAVA_LONG, Ans.DATA, data.address());
+        answer.set(ValueLayout.JAVA_LONG, Ans.DATA_CAPACITY, data.byteSize());
+        Call call = new Call();
+        call.begin(request.address(), answer.address(), 0, target);
+        return call;
+    }
+
+    @Test
+    void whatAnIoctlDoesNotFillIsZero() throws Exception {
+        InodeTarget target = new InodeTarget(new InodeFileSystem() {
+            @Override
+            public int ioctl(Request request, MemorySegment output) {
+                output.set(ValueLayout.JAVA_BYTE, 1, (byte) 1);
+                return 0;
+            }
+        });
+        data.fill((byte) 0xaa);
+        request.set(ValueLayout.JAVA_LONG, Req.SIZE, 64);
+        Call call = begin(Operation.IOCTL, target);
+        assertEquals(0, target.dispatch(Operation.IOCTL.code(), call));
+        call.finish();
+        byte[] expected = new byte[64];
+        expected[1] = 1;
+        assertArrayEquals(expected, data.toArray(ValueLayout.JAVA_BYTE));
+        assertEquals(64, answer.get(ValueLayout.JAVA_LONG, Ans.DATA_LENGTH));
+    }
+}
