@@ -133,6 +133,7 @@ public final class Call extends Request {
 
     /** How many bytes of {@link #array} are data. */
     public int arrayLength() {
+        at(0);
         return arrayLength;
     }
 
@@ -147,11 +148,13 @@ public final class Call extends Request {
 
     /** In a post-call: zero, or the error number of the operation. */
     public int result() {
+        at(0);
         return result;
     }
 
     /** In a post-call: makes it a success, for which the answer must be right, with zero; or an error. */
     public void result(int errno) {
+        at(0);
         if (errno < 0) {
             throw new IllegalArgumentException(errno + " is no error number");
         }

@@ -10,9 +10,9 @@ import java.time.Instant;
 /**
  * What the kernel asks for. Which fields mean something depends on the operation; others are zero.
  *
- * <p>It is a view of the request's own memory, used again for the next request of the thread. After the method that got
- * it returned, or {@link #defer} was called, its use is an {@link IllegalStateException}, and so is the use of the
- * buffers that it gave out.
+ * <p>It is a view of the request's own memory, used again for the next request of the thread. On any other thread, and
+ * after the method that got it returned, or {@link #defer} was called, its use is an {@link IllegalStateException}. So is
+ * the use of the buffers that it gave out, and on another thread a {@link WrongThreadException}.
  */
 public sealed class Request permits Call {
     private static final int HAS_HANDLE = 1, HAS_MODE = 1 << 1, HAS_UID = 1 << 2, HAS_GID = 1 << 3, HAS_SIZE = 1 << 4;
@@ -25,6 +25,7 @@ public sealed class Request permits Call {
     private Arena arena;
     private Target target;
     private Deferred deferred;
+    private Thread owner;
 
     Request() {}
 
@@ -34,6 +35,7 @@ public sealed class Request permits Call {
         this.reply = reply;
         this.target = target;
         this.deferred = null;
+        this.owner = Thread.currentThread();
     }
 
     /** The callback ends. An answer that is owed must not be kept by what its thread uses again. */
@@ -67,6 +69,11 @@ public sealed class Request permits Call {
         if (request == 0) {
             throw new IllegalStateException("this request is over: it may not be used after its method returned");
         }
+        // To another thread it would be whatever the owner serves by now.
+        if (owner != Thread.currentThread()) {
+            throw new IllegalStateException("this request belongs to " + owner
+                    + ": take what another thread needs, and defer() the answer");
+        }
         return request + offset;
     }
 
@@ -76,6 +83,7 @@ public sealed class Request permits Call {
     }
 
     final Arena arena() {
+        at(0);
         if (arena == null) {
             arena = Arena.ofConfined();
         }

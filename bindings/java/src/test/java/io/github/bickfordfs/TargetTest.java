@@ -2,12 +2,14 @@ package io.github.bickfordfs;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.github.bickfordfs.Layout.Ans;
 import io.github.bickfordfs.Layout.Req;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 
 /** Requests in memory of the test. */
@@ -43,5 +45,24 @@ class TargetTest {
         expected[1] = 1;
         assertArrayEquals(expected, data.toArray(ValueLayout.JAVA_BYTE));
         assertEquals(64, answer.get(ValueLayout.JAVA_LONG, Ans.DATA_LENGTH));
+    }
+
+    @Test
+    void anotherThreadCannotUseTheRequestThatRuns() throws Exception {
+        Call call = begin(Operation.READ, null);
+        var other = new FutureTask<>(() -> {
+            assertThrows(IllegalStateException.class, call::node);
+            assertThrows(IllegalStateException.class, call::data);
+            assertThrows(IllegalStateException.class, call::arena);
+            assertThrows(IllegalStateException.class, () -> call.result(Errno.EIO));
+            return null;
+        });
+        Thread thread = new Thread(other);
+        thread.start();
+        thread.join();
+        other.get();
+        assertEquals(0, call.result());
+        call.data();
+        call.finish();
     }
 }
