@@ -97,12 +97,22 @@ public final class Call extends Request {
 
     /** Changes the name. */
     public void name(String name) {
-        put(names, name.getBytes(StandardCharsets.UTF_8), Req.NAME);
+        name(name.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Changes the name, which need not be UTF-8. */
+    public void name(byte[] name) {
+        put(names, name, Req.NAME);
     }
 
     /** Changes the other name, or the target of a symbolic link. */
     public void otherName(String name) {
-        put(otherNames, name.getBytes(StandardCharsets.UTF_8), Req.NAME2);
+        otherName(name.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Changes the other name, or the target of a symbolic link, which need not be UTF-8. */
+    public void otherName(byte[] name) {
+        put(otherNames, name, Req.NAME2);
     }
 
     private void put(Scratch scratch, byte[] bytes, int field) {

@@ -2,6 +2,7 @@ package io.github.bickfordfs;
 
 import java.io.FileNotFoundException;
 import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.charset.CharacterCodingException;
 import java.nio.file.AccessDeniedException;
@@ -183,6 +184,7 @@ public final class Errno {
             case CharacterCodingException _ -> EILSEQ;
             case InvalidPathException _ -> EINVAL;
             case InterruptedIOException _ -> EINTR;
+            case UncheckedIOException unchecked -> of(unchecked.getCause());
             case UnsupportedOperationException _ -> EOPNOTSUPP;
             default -> EIO;
         };

@@ -38,6 +38,19 @@ public final class Listing {
      * @return whether it had room; if not, it has to come with the next request
      */
     public boolean add(String name, long ino, int mode, long offset) {
+        return add(name.getBytes(StandardCharsets.UTF_8), ino, mode, offset);
+    }
+
+    /**
+     * Adds a name that need not be UTF-8.
+     *
+     * @param name the name
+     * @param ino its inode number as readdir(3) shows it
+     * @param mode its type, as the bits of a mode
+     * @param offset where the listing goes on after it: the next request brings that
+     * @return whether it had room; if not, it has to come with the next request
+     */
+    public boolean add(byte[] name, long ino, int mode, long offset) {
         return add(name, ino, mode, offset, null);
     }
 
@@ -51,11 +64,22 @@ public final class Listing {
      * @return whether it had room; if not, it has to come with the next request
      */
     public boolean add(String name, Entry entry, long offset) {
+        return add(name.getBytes(StandardCharsets.UTF_8), entry, offset);
+    }
+
+    /**
+     * Adds a name that need not be UTF-8 with its entry, as {@link #add(String, Entry, long)} does.
+     *
+     * @param name the name
+     * @param entry its entry
+     * @param offset where the listing goes on after it: the next request brings that
+     * @return whether it had room; if not, it has to come with the next request
+     */
+    public boolean add(byte[] name, Entry entry, long offset) {
         return add(name, entry.attr().ino(), entry.attr().mode(), offset, entry);
     }
 
-    private boolean add(String name, long ino, int mode, long offset, Entry entry) {
-        byte[] bytes = name.getBytes(StandardCharsets.UTF_8);
+    private boolean add(byte[] bytes, long ino, int mode, long offset, Entry entry) {
         long fixed = plus ? ENTRY + DIRENT : DIRENT;
         long end = used + (fixed + bytes.length + 7) / 8 * 8;
         if (end > buffer.byteSize()) {

@@ -237,17 +237,32 @@ public final class Mount implements AutoCloseable {
 
     /** Drops a cached name. */
     public void invalidate(long parent, String name) throws IOException {
-        Native.notifyEntry(session, parent, name.getBytes(StandardCharsets.UTF_8), false);
+        invalidate(parent, name.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Drops a cached name, which need not be UTF-8. */
+    public void invalidate(long parent, byte[] name) throws IOException {
+        Native.notifyEntry(session, parent, name, false);
     }
 
     /** Lets a cached name expire: it is looked up again at its next use. */
     public void expire(long parent, String name) throws IOException {
-        Native.notifyEntry(session, parent, name.getBytes(StandardCharsets.UTF_8), true);
+        expire(parent, name.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Lets a cached name, which need not be UTF-8, expire. */
+    public void expire(long parent, byte[] name) throws IOException {
+        Native.notifyEntry(session, parent, name, true);
     }
 
     /** A name was removed: drops it, and tells those who watch the directory. */
     public void deleted(long parent, long child, String name) throws IOException {
-        Native.notifyDelete(session, parent, child, name.getBytes(StandardCharsets.UTF_8));
+        deleted(parent, child, name.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** A name, which need not be UTF-8, was removed. */
+    public void deleted(long parent, long child, byte[] name) throws IOException {
+        Native.notifyDelete(session, parent, child, name);
     }
 
     /** Puts data into the page cache of a node. */

@@ -6,7 +6,8 @@ import java.time.Instant;
 import java.util.List;
 
 /**
- * A file system over paths: "/" is the root, "/a/b" a name in "/a".
+ * A file system over paths: "/" is the root, "/a/b" a name in "/a". Names that are not UTF-8 do not enter it: their
+ * callers get EILSEQ. {@link InodeFileSystem} can serve them.
  *
  * <p>Exceptions of java.nio.file and {@link FuseException} have error numbers ({@link Errno#of}), all others are EIO and
  * logged. Calls come from several threads at once, and must not use the mount that they serve. What is not overridden

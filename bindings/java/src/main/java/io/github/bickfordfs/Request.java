@@ -1,9 +1,11 @@
 package io.github.bickfordfs;
 
 import io.github.bickfordfs.Layout.Req;
+import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 
@@ -249,9 +251,27 @@ public sealed class Request permits Call {
                 Layout.getInt(at(Req.LOCK_KIND)), Layout.getInt(at(Req.LOCK_PID)));
     }
 
-    /** The name; bytes that are not UTF-8 are replaced. */
+    /**
+     * The name.
+     *
+     * @throws UncheckedIOException when it is not UTF-8: then {@link #nameBytes} has it. The caller gets
+     *     {@link Errno#EILSEQ}
+     */
     public final String name() {
-        return new String(nameBytes(), StandardCharsets.UTF_8);
+        return text(nameBytes());
+    }
+
+    /** Replacing what is not UTF-8 would make one name of two. */
+    private static String text(byte[] bytes) {
+        String text = new String(bytes, StandardCharsets.UTF_8);
+        if (text.indexOf('\ufffd') >= 0) {
+            try {
+                StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes));
+            } catch (CharacterCodingException e) {
+                throw new UncheckedIOException("a name is not UTF-8", e);
+            }
+        }
+        return text;
     }
 
     /** The name as it is. */
@@ -279,9 +299,14 @@ public sealed class Request permits Call {
         return true;
     }
 
-    /** The other name of a renaming, or the target of a symbolic link. */
+    /**
+     * The other name of a renaming, or the target of a symbolic link.
+     *
+     * @throws UncheckedIOException when it is not UTF-8: then {@link #otherNameBytes} has it. The caller gets
+     *     {@link Errno#EILSEQ}
+     */
     public final String otherName() {
-        return new String(otherNameBytes(), StandardCharsets.UTF_8);
+        return text(otherNameBytes());
     }
 
     /** The other name as it is. */

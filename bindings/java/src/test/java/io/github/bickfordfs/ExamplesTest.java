@@ -12,6 +12,7 @@ import io.github.bickfordfs.examples.NioFs;
 import io.github.bickfordfs.examples.NullFs;
 import io.github.bickfordfs.examples.UpperCase;
 import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.FileSystem;
 import java.nio.file.FileSystems;
@@ -66,6 +67,47 @@ class ExamplesTest {
             assertEquals("two names", Files.readString(link));
             Files.setPosixFilePermissions(link, PosixFilePermissions.fromString("rw-r-----"));
             assertEquals("rw-r-----", PosixFilePermissions.toString(Files.getPosixFilePermissions(link)));
+        }
+    }
+
+    private static boolean make(Path directory, int last) {
+        byte[] path = (directory + "/caf.").getBytes(StandardCharsets.UTF_8);
+        path[path.length - 1] = (byte) last;
+        int descriptor = Libc.open(path, Libc.O_RDWR | Libc.O_CREAT | Libc.O_EXCL);
+        if (descriptor >= 0) {
+            Libc.close(descriptor);
+        }
+        return descriptor >= 0;
+    }
+
+    /** What ls(1) lists of names that are not UTF-8: their last letters in octal. */
+    private static String listed(Path directory) throws Exception {
+        return Place.command("ls", "-b", directory.toString());
+    }
+
+    @Test
+    void namesThatAreNotUtf8AreNotMerged() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new MemoryFs(), place.mountpoint, MountOptions.DEFAULT)) {
+            assertTrue(make(place.mountpoint, 0xe9));
+            assertTrue(make(place.mountpoint, 0xe8));
+            assertEquals("caf\\350\ncaf\\351\n", listed(place.mountpoint));
+        }
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new NioFs(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            assertFalse(make(place.mountpoint, 0xe9));
+            assertEquals(Set.of(), names(place.source));
+        }
+        try (Place place = new Place();
+                Mount _ = Mount.javaFuse(new NullFs(), place.source, place.mountpoint, Configuration.DEFAULT,
+                        MountOptions.DEFAULT)) {
+            assertTrue(make(place.mountpoint, 0xe9));
+            assertTrue(make(place.mountpoint, 0xe8));
+            assertEquals("caf\\350\ncaf\\351\n", listed(place.source));
+            assertEquals("caf\\350\ncaf\\351\n", listed(place.mountpoint));
+            // Java cannot name them.
+            Place.command("rm", "-r", place.source.toString());
+            Files.createDirectory(place.source);
         }
     }
 

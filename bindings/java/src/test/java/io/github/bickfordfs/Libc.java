@@ -15,10 +15,10 @@ import java.nio.file.Path;
 
 /** System calls that Java has not. They answer -1 for an error. */
 final class Libc {
-    static final int O_RDWR = 2;
+    static final int O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200;
     private static final int F_GETLK = 5, AT_FDCWD = -100, RENAME_EXCHANGE = 2;
 
-    private static final MethodHandle OPEN = function("open", 2, JAVA_INT, ADDRESS, JAVA_INT);
+    private static final MethodHandle OPEN = function("open", 2, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT);
     private static final MethodHandle CLOSE = function("close", 1, JAVA_INT, JAVA_INT);
     private static final MethodHandle FCNTL = function("fcntl", 2, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS);
     private static final MethodHandle IOCTL = function("ioctl", 2, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
@@ -40,7 +40,7 @@ final class Libc {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment name = arena.allocate(path.length + 1L);
             name.copyFrom(MemorySegment.ofArray(path));
-            return (int) OPEN.invokeExact(name, flags);
+            return (int) OPEN.invokeExact(name, flags, 0644);
         } catch (Throwable e) {
             throw new AssertionError(e);
         }

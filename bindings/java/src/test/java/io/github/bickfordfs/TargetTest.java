@@ -9,6 +9,7 @@ import io.github.bickfordfs.Layout.Req;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 
@@ -25,6 +26,15 @@ class TargetTest {
         Call call = new Call();
         call.begin(request.address(), answer.address(), 0, target);
         return call;
+    }
+
+    private void name(byte[] name) {
+        MemorySegment memory = Arena.ofAuto().allocate(16);
+        memory.copyFrom(MemorySegment.ofArray(name));
+        request.set(ValueLayout.JAVA_LONG, Req.NAME, memory.address());
+        request.set(ValueLayout.JAVA_LONG, Req.NAME_LENGTH, name.length);
+        request.set(ValueLayout.JAVA_LONG, Req.NAME2, memory.address());
+        request.set(ValueLayout.JAVA_LONG, Req.NAME2_LENGTH, name.length);
     }
 
     @Test
@@ -63,6 +73,26 @@ class TargetTest {
         other.get();
         assertEquals(0, call.result());
         call.data();
+        call.finish();
+    }
+
+    @Test
+    void aNameIsNotReadAsAnother() {
+        name("café".getBytes(StandardCharsets.ISO_8859_1));
+        Call call = begin(Operation.RENAME, null);
+        for (org.junit.jupiter.api.function.Executable read
+                : new org.junit.jupiter.api.function.Executable[] {call::name, call::otherName}) {
+            assertEquals(Errno.EILSEQ, Errno.of(assertThrows(java.io.UncheckedIOException.class, read)));
+        }
+        assertEquals(4, call.nameBytes().length);
+        call.finish();
+        name("café\ufffd".getBytes(StandardCharsets.UTF_8));
+        call = begin(Operation.RENAME, null);
+        assertEquals("café\ufffd", call.name());
+        call.name(new byte[] {(byte) 0xe9});
+        call.otherName(new byte[] {(byte) 0xe8});
+        assertArrayEquals(new byte[] {(byte) 0xe9}, call.nameBytes());
+        assertArrayEquals(new byte[] {(byte) 0xe8}, call.otherNameBytes());
         call.finish();
     }
 }

@@ -14,6 +14,7 @@ import io.github.bickfordfs.Opened;
 import io.github.bickfordfs.Request;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Instant;
@@ -29,6 +30,8 @@ public final class MemoryFs implements InodeFileSystem {
     private static final int RENAME_NOREPLACE = 1;
     private static final int O_TRUNC = 01000;
     private static final int NAME_MAX = 255;
+    /** A name is bytes, and need not be UTF-8: here each char is one of them. */
+    private static final Charset BYTES = StandardCharsets.ISO_8859_1;
     private static final int FILE_MAX = 1 << 30;
 
     private static final class Node {
@@ -87,7 +90,7 @@ public final class MemoryFs implements InodeFileSystem {
         if (name.length > NAME_MAX) {
             throw new FuseException(Errno.ENAMETOOLONG);
         }
-        return new String(name, StandardCharsets.UTF_8);
+        return new String(name, BYTES);
     }
 
     private static String name(Request request) throws FuseException {
@@ -346,7 +349,7 @@ public final class MemoryFs implements InodeFileSystem {
         List<Map.Entry<String, Node>> names = listings.get(request.handle());
         for (int i = (int) request.offset(); i < names.size(); i++) {
             Attr attr = names.get(i).getValue().attr;
-            if (!listing.add(names.get(i).getKey(), attr.ino(), attr.mode(), i + 1)) {
+            if (!listing.add(names.get(i).getKey().getBytes(BYTES), attr.ino(), attr.mode(), i + 1)) {
                 return;
             }
         }
