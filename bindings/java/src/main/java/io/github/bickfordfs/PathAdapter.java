@@ -15,6 +15,7 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /** A {@link PathFileSystem} over inodes. */
 final class PathAdapter implements InodeFileSystem {
+    private static final System.Logger LOG = System.getLogger(PathAdapter.class.getPackageName());
     private static final String[] SETATTR = {"chmod", "chown", "truncate", "setTimes"};
     /** FUSE_UNKNOWN_INO: readdir(3) shows something, but not zero. */
     private static final long UNKNOWN_INO = 0xffff_ffffL;
@@ -206,8 +207,25 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public Created create(Request request) throws IOException {
-        long handle = fs.create(child(request), request.mode() & 07777, request.flags());
-        return new Created(entry(request.node(), request.name()), Opened.of(handle));
+        String path = child(request);
+        long handle = fs.create(path, request.mode() & 07777, request.flags());
+        try {
+            return new Created(entry(request.node(), request.name()), Opened.of(handle));
+        } catch (IOException | RuntimeException | Error e) {
+            releaseUnused(path, handle);
+            throw e;
+        }
+    }
+
+    /** The kernel does not hear of the handle, and will not release it. */
+    private void releaseUnused(String path, long handle) {
+        try {
+            fs.release(path, handle);
+        } catch (IOException e) {
+            if (Errno.of(e) != Errno.ENOSYS) {
+                LOG.log(System.Logger.Level.WARNING, "releasing what could not be made: " + path, e);
+            }
+        }
     }
 
     @Override

@@ -6,10 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.github.bickfordfs.Layout.Ans;
 import io.github.bickfordfs.Layout.Req;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 
@@ -35,6 +38,38 @@ class TargetTest {
         request.set(ValueLayout.JAVA_LONG, Req.NAME_LENGTH, name.length);
         request.set(ValueLayout.JAVA_LONG, Req.NAME2, memory.address());
         request.set(ValueLayout.JAVA_LONG, Req.NAME2_LENGTH, name.length);
+    }
+
+    @Test
+    void aHandleThatTheKernelDoesNotGetIsReleased() throws Exception {
+        List<Long> released = new ArrayList<>();
+        PathAdapter adapter = new PathAdapter(new PathFileSystem() {
+            @Override
+            public Attr getattr(String path) throws FuseException {
+                throw new FuseException(Errno.EDQUOT);
+            }
+
+            @Override
+            public long create(String path, int mode, int flags) {
+                return 77;
+            }
+
+            @Override
+            public void release(String path, long handle) throws IOException {
+                assertEquals("/new", path);
+                released.add(handle);
+                throw new IOException("this is not what the caller gets");
+            }
+        });
+        request.set(ValueLayout.JAVA_LONG, Req.NODE, InodeFileSystem.ROOT);
+        name("new".getBytes(StandardCharsets.UTF_8));
+        Call call = begin(Operation.CREATE, null);
+        try (Records records = new Records()) {
+            assertEquals(Errno.EDQUOT, assertThrows(FuseException.class, () -> adapter.create(call)).errno());
+            assertEquals(1, records.size());
+        }
+        assertEquals(List.of(77L), released);
+        call.finish();
     }
 
     @Test
