@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 
@@ -45,15 +46,18 @@ public final class Mount implements AutoCloseable {
     private boolean closed;
 
     /** Starts a session for the number of a target. */
-    private interface Starter {
+    interface Starter {
         long start(int number) throws IOException;
     }
 
     private Mount(Path mountpoint, Target target, Starter starter) throws IOException {
+        this(mountpoint, target, starter, task -> Thread.ofPlatform().name("bickford-guard").daemon().unstarted(task));
+    }
+
+    Mount(Path mountpoint, Target target, Starter starter, ThreadFactory threads) throws IOException {
         this.mountpoint = mountpoint;
         this.target = target;
-        this.guard = new Thread(this::guard, "bickford-guard");
-        guard.setDaemon(true);
+        this.guard = threads.newThread(this::guard);
         target.guardedBy(guard);
         this.number = Bridge.add(target);
         STARTING.incrementAndGet();
@@ -66,7 +70,21 @@ public final class Mount implements AutoCloseable {
         } finally {
             STARTING.decrementAndGet();
         }
-        guard.start();
+        try {
+            guard.start();
+        } catch (RuntimeException | Error e) {
+            // No thread is to be had, say: nobody has the object that could unmount it.
+            closeAfter(e);
+            throw e;
+        }
+    }
+
+    private void closeAfter(Throwable failure) {
+        try {
+            close();
+        } catch (IOException e) {
+            failure.addSuppressed(e);
+        }
     }
 
     /**

@@ -69,6 +69,20 @@ class FatalTest {
     }
 
     @Test
+    void aMountWithoutItsGuardIsTakenAway() throws Exception {
+        InodeTarget target = new InodeTarget(new Hello());
+        Thread started = new Thread(() -> { });
+        started.start();
+        try (Place place = new Place()) {
+            assertThrows(IllegalThreadStateException.class, () -> new Mount(place.mountpoint, target,
+                    number -> Native.mount(place.mountpoint.toString(), MountOptions.DEFAULT, number,
+                            target.operations(), Bridge.DISPATCH),
+                    _ -> started));
+            assertFalse(place.isMounted());
+        }
+    }
+
+    @Test
     void aTerminatedProcessUnmounts() throws Exception {
         try (Place place = new Place()) {
             Process process = place.java(Hello.class, place.mountpoint.toString());
