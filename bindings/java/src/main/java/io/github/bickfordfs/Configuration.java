@@ -1,16 +1,18 @@
 package io.github.bickfordfs;
 
 import java.io.IOException;
-import java.io.Reader;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
-import java.util.TreeMap;
 
 /**
  * Which calls are made around the operations of a {@link JavaFuse}. In a file (java.util.Properties):
@@ -58,17 +60,29 @@ public record Configuration(DataMode data, Set<Operation> pre, Set<Operation> ca
      *
      * @param file its path
      * @return what it says
-     * @throws IOException when it cannot be read, or says what cannot be understood
+     * @throws IOException when it cannot be read, or says what cannot be understood, or the same twice; the message
+     *     names the line
      */
     public static Configuration read(Path file) throws IOException {
-        Properties properties = new Properties();
-        try (Reader reader = Files.newBufferedReader(file)) {
-            properties.load(reader);
-        }
         try {
-            return of(properties);
+            return of(ConfigurationFile.parse(Files.readAllBytes(file)));
         } catch (IllegalArgumentException e) {
             throw new IOException(file + ": " + e.getMessage(), e);
+        } catch (NoSuchFileException e) {
+            throw new NoSuchFileException(file.toString(), null, "there is no such file");
+        }
+    }
+
+    /** One line that sets something. {@code place} is the line, for messages. */
+    record Setting(String place, String key, String value) {
+        Setting {
+            value = value.replaceFirst("\\s*#.*", "").strip();
+        }
+
+        /** The same for two keys that set the same. */
+        String what() {
+            int dot = key.indexOf('.');
+            return dot < 0 ? key : operation(key.substring(0, dot)) + key.substring(dot);
         }
     }
 
@@ -79,25 +93,44 @@ public record Configuration(DataMode data, Set<Operation> pre, Set<Operation> ca
      * @return what they say
      */
     public static Configuration of(Properties properties) {
+        List<Setting> settings = new ArrayList<>();
+        properties.forEach((key, value) -> settings.add(new Setting("", key.toString(), value.toString())));
+        return of(settings);
+    }
+
+    private static Configuration of(List<Setting> settings) {
+        List<Setting> sorted = new ArrayList<>(settings);
+        // Those without a dot come first, and metadata-only after data.
+        sorted.sort(Comparator.comparing((Setting setting) -> setting.key().contains("."))
+                .thenComparing(Setting::key));
         Map<String, EnumSet<Operation>> stages = Map.of("pre", EnumSet.allOf(Operation.class), "call",
                 EnumSet.allOf(Operation.class), "post", EnumSet.allOf(Operation.class));
-        DataMode data = DataMode.SHARED;
-        // Those without a dot come first.
-        Map<String, String> sorted = new TreeMap<>((a, b) -> {
-            int dots = Boolean.compare(a.contains("."), b.contains("."));
-            return dots != 0 ? dots : a.compareTo(b);
-        });
-        properties.forEach((key, value) -> sorted.put(key.toString(), value.toString()));
-        for (Map.Entry<String, String> property : sorted.entrySet()) {
-            String key = property.getKey();
-            String value = property.getValue().replaceFirst("\\s*#.*", "").strip();
+        Builder builder = new Builder(stages);
+        for (Setting setting : sorted) {
+            try {
+                builder.set(setting);
+            } catch (IllegalArgumentException e) {
+                throw new IllegalArgumentException(setting.place() + e.getMessage(), e);
+            }
+        }
+        return new Configuration(builder.data, stages.get("pre"), stages.get("call"), stages.get("post"));
+    }
+
+    /** What was set so far. */
+    private static final class Builder {
+        private final Map<String, EnumSet<Operation>> stages;
+        private DataMode data = DataMode.SHARED;
+
+        Builder(Map<String, EnumSet<Operation>> stages) {
+            this.stages = stages;
+        }
+
+        void set(Setting setting) {
+            String key = setting.key();
+            String value = setting.value();
             switch (key) {
                 case "metadata-only" -> data = isOn(key, value) ? DataMode.NONE : data;
-                case "data" -> {
-                    if (!isOn("metadata-only", properties.getProperty("metadata-only", "off"))) {
-                        data = dataMode(value);
-                    }
-                }
+                case "data" -> data = dataMode(value);
                 case "pre", "call", "post" -> {
                     if (!isOn(key, value)) {
                         stages.get(key).clear();
@@ -106,7 +139,6 @@ public record Configuration(DataMode data, Set<Operation> pre, Set<Operation> ca
                 default -> one(stages, key, value);
             }
         }
-        return new Configuration(data, stages.get("pre"), stages.get("call"), stages.get("post"));
     }
 
     private static void one(Map<String, EnumSet<Operation>> stages, String key, String value) {
@@ -134,7 +166,7 @@ public record Configuration(DataMode data, Set<Operation> pre, Set<Operation> ca
     }
 
     private static boolean isOn(String key, String value) {
-        return switch (value.replaceFirst("\\s*#.*", "").strip().toLowerCase(Locale.ROOT)) {
+        return switch (value.toLowerCase(Locale.ROOT)) {
             case "on", "true", "yes" -> true;
             case "off", "false", "no" -> false;
             default -> throw new IllegalArgumentException(key + " = \"" + value + "\" is neither on nor off");

@@ -2,7 +2,7 @@ package io.github.bickfordfs;
 
 import java.io.File;
 import java.io.IOException;
-import java.net.MalformedURLException;
+import java.lang.reflect.InvocationTargetException;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Path;
@@ -72,7 +72,7 @@ public final class Main {
         } catch (UsageException e) {
             System.err.println("javafuse: " + e.getMessage() + "\n" + USAGE);
             return 2;
-        } catch (IOException | ReflectiveOperationException | UnsatisfiedLinkError e) {
+        } catch (IOException | UnsatisfiedLinkError e) {
             System.err.println("javafuse: " + e.getMessage());
             return 1;
         }
@@ -133,7 +133,7 @@ public final class Main {
         }
     }
 
-    private void serve() throws IOException, ReflectiveOperationException, UsageException {
+    private void serve() throws IOException, UsageException {
         JavaFuse fs = load();
         Configuration chosen = data == null ? configuration : configuration.withData(data);
         Path source = Path.of(places.get(0));
@@ -143,7 +143,7 @@ public final class Main {
         }
     }
 
-    private JavaFuse load() throws ReflectiveOperationException, UsageException, MalformedURLException {
+    private JavaFuse load() throws IOException, UsageException {
         List<URL> urls = new ArrayList<>();
         for (String place : classpath.split(File.pathSeparator)) {
             if (!place.isEmpty()) {
@@ -164,6 +164,18 @@ public final class Main {
         if (!JavaFuse.class.isAssignableFrom(type)) {
             throw new UsageException("class " + name + " does not extend " + JavaFuse.class.getName());
         }
-        return type.asSubclass(JavaFuse.class).getConstructor().newInstance();
+        return make(type.asSubclass(JavaFuse.class));
+    }
+
+    private static JavaFuse make(Class<? extends JavaFuse> type) throws IOException, UsageException {
+        try {
+            return type.getConstructor().newInstance();
+        } catch (InvocationTargetException e) {
+            e.getCause().printStackTrace();
+            throw new IOException("the constructor of " + type.getName() + " threw " + e.getCause(), e);
+        } catch (ReflectiveOperationException e) {
+            throw new UsageException("class " + type.getName()
+                    + " cannot be made; it must be public, not abstract, and have a public constructor without parameters");
+        }
     }
 }

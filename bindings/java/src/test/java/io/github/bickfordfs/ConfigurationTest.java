@@ -41,13 +41,36 @@ class ConfigurationTest {
     }
 
     @Test
-    void mistakesAreNamed() {
+    void mistakesAreNamedWithTheirLine() {
         for (String[] wrong : new String[][] {
             {"lookup.pre = maybe", "maybe"}, {"stat.pre = on", "stat"}, {"lookup.during = on", "lookup.during"},
-            {"colour = on", "colour"}, {"data = some", "some"}
+            {"colour = on", "colour"}, {"data = some", "some"}, {"pre = \\u00zz", "four hexadecimal digits"},
+            {"post=on", "\"post\" is set already, in line 2"}, {"CopyFileRange.call on", "is set already, in line 4"}
         }) {
-            String message = assertThrows(IOException.class, () -> read(wrong[0])).getMessage();
-            assertTrue(message.contains(wrong[1]) && message.contains("configuration"), message);
+            String before = "# a comment that ends in \\\n post = off\r\n\ncopy_file_range.call = \\\n  off\n";
+            String message = assertThrows(IOException.class, () -> read(before + wrong[0] + "\n")).getMessage();
+            assertTrue(message.contains(wrong[1]) && message.contains("configuration: line 6: "), message);
         }
+    }
+
+    @Test
+    void aFileThatIsNotUtf8IsNamedWithItsLine() throws IOException {
+        Path file = directory.resolve("latin-1");
+        Files.write(file, "pre = on\n# caf\u00e9\n".getBytes(java.nio.charset.StandardCharsets.ISO_8859_1));
+        String message = assertThrows(IOException.class, () -> Configuration.read(file)).getMessage();
+        assertTrue(message.contains("latin-1: line 2: ") && message.contains("UTF-8"), message);
+    }
+
+    @Test
+    void propertiesOfAProgramAreTakenAsTheyAre() {
+        java.util.Properties properties = new java.util.Properties();
+        properties.setProperty("metadata-only", "on");
+        properties.setProperty("lookup.pre", "off");
+        Configuration configuration = Configuration.of(properties);
+        assertEquals(DataMode.NONE, configuration.data());
+        assertFalse(configuration.pre().contains(Operation.LOOKUP));
+        properties.setProperty("colour", "on");
+        String message = assertThrows(IllegalArgumentException.class, () -> Configuration.of(properties)).getMessage();
+        assertTrue(message.startsWith("\"colour\" is none of"), message);
     }
 }

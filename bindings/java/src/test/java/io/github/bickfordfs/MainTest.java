@@ -17,6 +17,17 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 class MainTest {
+    /** Cannot be made. */
+    public static final class Throwing extends JavaFuse {
+        /** Throws. */
+        public Throwing() {
+            throw new IllegalStateException("no disk");
+        }
+    }
+
+    /** Cannot be made. */
+    public abstract static class Abstract extends JavaFuse {}
+
     /** What the command writes to standard error. */
     private static String error(int status, String... args) {
         PrintStream before = System.err;
@@ -41,6 +52,10 @@ class MainTest {
         assertTrue(error(2, "--class", "java.lang.String", "a", "b").contains("does not extend"));
         assertTrue(error(2, "--class", nullFs, "--data", "some", "a", "b").contains("none, copied, shared"));
         assertTrue(error(1, "--class", nullFs, "--config", "/no/such", "a", "b").contains("/no/such"));
+        String threw = error(1, "--class", Throwing.class.getName(), "a", "b");
+        assertTrue(threw.contains("threw java.lang.IllegalStateException: no disk") && threw.contains("MainTest.java:"),
+                threw);
+        assertTrue(error(2, "--class", Abstract.class.getName(), "a", "b").contains("not abstract"));
         assertTrue(error(1, "--class", nullFs, "/no/such/source", "/").contains("/no/such/source"));
     }
 
