@@ -34,7 +34,8 @@ public interface InodeFileSystem {
      * Reads at {@link Request#offset}.
      *
      * @param request what is asked
-     * @param into the kernel's reply buffer, of {@link Request#size} bytes: what is put there is not copied again
+     * @param into native memory of {@link Request#size} bytes: the kernel takes from it over /dev/fuse, and over io_uring
+     *     it is copied once, into the ring
      * @return how many bytes; fewer than asked mean the end of the file
      */
     default int read(Request request, MemorySegment into) throws IOException {

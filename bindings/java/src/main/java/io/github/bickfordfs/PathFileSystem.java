@@ -63,7 +63,7 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Reads into the kernel's reply buffer; answers how many bytes. The path may be null. */
+    /** Reads into native memory, see {@link InodeFileSystem#read}; answers how many bytes. The path may be null. */
     default int read(String path, long handle, MemorySegment into, long offset) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
