@@ -24,6 +24,22 @@ public final class Deferred {
     private static final System.Logger LOG = System.getLogger(Deferred.class.getPackageName());
     private static final Cleaner CLEANER = Cleaner.create();
 
+    private static final Set<Operation> ENTRIES = EnumSet.of(
+            Operation.LOOKUP, Operation.SYMLINK, Operation.MKNOD, Operation.MKDIR, Operation.LINK);
+    private static final Set<Operation> ATTRIBUTES = EnumSet.of(Operation.GETATTR, Operation.SETATTR);
+    private static final Set<Operation> OPENED = EnumSet.of(Operation.OPEN, Operation.OPENDIR);
+    private static final Set<Operation> CREATED = EnumSet.of(Operation.CREATE, Operation.TMPFILE);
+    private static final Set<Operation> XATTRS = EnumSet.of(Operation.GETXATTR, Operation.LISTXATTR);
+    private static final Set<Operation> BYTES =
+            EnumSet.of(Operation.READ, Operation.READLINK, Operation.GETXATTR, Operation.LISTXATTR);
+    private static final Set<Operation> COUNTS = EnumSet.of(Operation.WRITE, Operation.BMAP, Operation.POLL,
+            Operation.LSEEK, Operation.COPY_FILE_RANGE, Operation.IOCTL);
+    private static final Set<Operation> LISTINGS = EnumSet.of(Operation.READDIR, Operation.READDIRPLUS);
+    private static final Set<Operation> NOTHING = EnumSet.of(Operation.UNLINK, Operation.RMDIR, Operation.RENAME,
+            Operation.RELEASE, Operation.FSYNC, Operation.SETXATTR, Operation.REMOVEXATTR, Operation.FLUSH,
+            Operation.RELEASEDIR, Operation.FSYNCDIR, Operation.SETLK, Operation.ACCESS, Operation.FALLOCATE,
+            Operation.SYNCFS);
+
     /** What is left when nothing refers to the answer any more. */
     private static final class Debt implements Runnable {
         private final AtomicBoolean paid = new AtomicBoolean();
@@ -37,8 +53,9 @@ public final class Deferred {
         @Override
         public void run() {
             if (paid.compareAndSet(false, true)) {
-                Native.deferredComplete(handle, Errno.EIO, MemorySegment.NULL);
-                LOG.log(System.Logger.Level.WARNING, debtor + " and was dropped unanswered; the caller gets EIO");
+                if (Native.deferredComplete(handle, Errno.EIO, MemorySegment.NULL) >= 0) {
+                    LOG.log(System.Logger.Level.WARNING, debtor + " and was dropped unanswered; the caller gets EIO");
+                }
             }
         }
     }
@@ -85,22 +102,6 @@ public final class Deferred {
         }
         return answer;
     }
-
-    private static final Set<Operation> ENTRIES = EnumSet.of(
-            Operation.LOOKUP, Operation.SYMLINK, Operation.MKNOD, Operation.MKDIR, Operation.LINK);
-    private static final Set<Operation> ATTRIBUTES = EnumSet.of(Operation.GETATTR, Operation.SETATTR);
-    private static final Set<Operation> OPENED = EnumSet.of(Operation.OPEN, Operation.OPENDIR);
-    private static final Set<Operation> CREATED = EnumSet.of(Operation.CREATE, Operation.TMPFILE);
-    private static final Set<Operation> XATTRS = EnumSet.of(Operation.GETXATTR, Operation.LISTXATTR);
-    private static final Set<Operation> BYTES =
-            EnumSet.of(Operation.READ, Operation.READLINK, Operation.GETXATTR, Operation.LISTXATTR);
-    private static final Set<Operation> COUNTS = EnumSet.of(Operation.WRITE, Operation.BMAP, Operation.POLL,
-            Operation.LSEEK, Operation.COPY_FILE_RANGE, Operation.IOCTL);
-    private static final Set<Operation> LISTINGS = EnumSet.of(Operation.READDIR, Operation.READDIRPLUS);
-    private static final Set<Operation> NOTHING = EnumSet.of(Operation.UNLINK, Operation.RMDIR, Operation.RENAME,
-            Operation.RELEASE, Operation.FSYNC, Operation.SETXATTR, Operation.REMOVEXATTR, Operation.FLUSH,
-            Operation.RELEASEDIR, Operation.FSYNCDIR, Operation.SETLK, Operation.ACCESS, Operation.FALLOCATE,
-            Operation.SYNCFS);
 
     /** Writes an answer. */
     private interface Writer {
