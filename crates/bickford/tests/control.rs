@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bickford::abi::Opcode;
 use bickford::ops::{Data, Read};
-use bickford::trace::control::{Control, EventReader, snapshot};
+use bickford::trace::control::{Control, EventReader, snapshot, snapshot_within};
 use bickford::transport::memory::Kernel;
 use bickford::{Context, FileSystem, Reply};
 
@@ -97,4 +97,19 @@ fn events_are_streamed_to_one_reader() {
         }
     };
     assert!(refusal.to_string().contains("already"), "{refusal}");
+}
+
+#[test]
+fn who_does_not_answer_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    let ask = || snapshot_within(&path, Duration::from_millis(20)).unwrap_err();
+    // Also when as many wait as may.
+    for _ in 0..8 {
+        assert_eq!(ask().kind(), std::io::ErrorKind::TimedOut);
+    }
+    drop(listener);
+    assert_eq!(ask().kind(), std::io::ErrorKind::ConnectionRefused);
 }

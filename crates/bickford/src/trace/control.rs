@@ -3,7 +3,8 @@
 //! A client connects, writes one line, and reads lines of JSON: `snapshot` answers one
 //! [`Snapshot`]; `events` answers an [`Event`] per line as requests end, and `{"dropped":N}` where
 //! events were lost, until the client closes. Sockets are named after the number of the connection
-//! ([`socket_path`]), so that they are found without touching the mount, even while it hangs.
+//! ([`socket_path`]), so that they are found without touching the mount, even while it hangs; [`find`]
+//! finds those of other users.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -12,9 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
+
+mod find;
+
+pub use self::find::{Socket, find};
 
 use super::{Event, Snapshot};
 use crate::dispatch::Server;
@@ -54,6 +60,9 @@ const CLIENTS_MAX: usize = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it wants, or to read what it gets.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// More than any session says: another user's daemon is not trusted to come to an end.
+const SNAPSHOT_MAX: usize = 64 << 20;
+const EVENT_MAX: u64 = 4_096;
 
 #[derive(Serialize, Deserialize)]
 struct Dropped {
@@ -71,7 +80,14 @@ impl Control {
                 .recursive(true)
                 .mode(0o700)
                 .create(directory)?;
-            let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(directory)?);
+            let found = std::fs::symlink_metadata(directory)?;
+            let owner = found.uid();
+            if !found.is_dir() {
+                return Err(io::Error::other(format!(
+                    "{} is no directory; remove it",
+                    directory.display()
+                )));
+            }
             if owner != rustix::process::geteuid().as_raw() {
                 return Err(io::Error::other(format!(
                     "{} belongs to user {owner}",
@@ -229,20 +245,56 @@ fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()>
 }
 
 fn connect(path: &Path, request: &str) -> io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // A stopped daemon accepts nobody; when as many wait as may, connecting would wait, too.
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Err(rustix::io::Errno::AGAIN) => return Err(no_answer()),
+        connected => connected?,
+    }
+    let mut stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     writeln!(stream, "{request}")?;
     Ok(stream)
 }
 
+fn no_answer() -> io::Error {
+    let reason = "the daemon does not answer: it is stopped or very busy";
+    io::Error::new(io::ErrorKind::TimedOut, reason)
+}
+
 /// Asks a session for its statistics.
 ///
 /// # Errors
-/// When nobody answers at `path`.
+/// When nobody answers at `path` for five seconds.
 pub fn snapshot(path: &Path) -> io::Result<Snapshot> {
-    let mut line = String::new();
-    BufReader::new(connect(path, "snapshot")?).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    snapshot_within(path, PATIENCE)
+}
+
+/// Asks a session for its statistics, with a patience of one's own.
+///
+/// # Errors
+/// When nobody has answered at `path` after `patience`, or with nonsense.
+pub fn snapshot_within(path: &Path, patience: Duration) -> io::Result<Snapshot> {
+    let end = Instant::now() + patience;
+    let mut stream = connect(path, "snapshot")?;
+    let (mut line, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
+    while !line.ends_with(b"\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || line.len() > SNAPSHOT_MAX {
+            return Err(no_answer());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut chunk) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => line.extend(chunk.iter().take(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(no_answer()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(serde_json::from_slice(&line)?)
 }
 
 /// Reads the events of a session.
@@ -275,7 +327,9 @@ impl EventReader {
     /// When the session has ended, or somebody else reads its events.
     pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         loop {
-            match self.lines.read_line(&mut self.partial) {
+            let room = EVENT_MAX.saturating_sub(self.partial.len() as u64);
+            match (&mut self.lines).take(room).read_line(&mut self.partial) {
+                Ok(0) if room == 0 => return Err(io::Error::other("a line without an end")),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) if self.partial.ends_with('\n') => {}
                 Ok(_) => continue,
