@@ -185,3 +185,43 @@ fn doctor_knows_the_way_of_a_user() {
     assert!(output.status.success(), "{text}");
     assert!(text.contains("through fusermount3"), "{text}");
 }
+
+#[test]
+fn root_sees_the_statistics_of_a_users_mount() {
+    let Some(place) = place("root_sees_the_statistics_of_a_users_mount", "") else {
+        return;
+    };
+    let program = place.public_program();
+    let runtime = place.dir().join("runtime");
+    // A daemon that has no runtime directory has its socket below /tmp.
+    let mut command = as_nobody(&program);
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR");
+    assert_silent(&run(command
+        .arg("mount")
+        .args([place.source(), place.mountpoint()])));
+    let cat = run(as_nobody("cat".as_ref()).arg(place.mountpoint().join("f")));
+    assert_eq!(cat.stdout, b"content");
+    let seen = |command: &mut std::process::Command| {
+        let output = run(command
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .args(["stat", "--json"])
+            .arg(place.mountpoint()));
+        assert_silent(&output);
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let report = seen(&mut common::bickford());
+    let rows = report["session"]["opcodes"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["name"] == "LOOKUP"), "{report:#}");
+    assert_eq!(report["session_error"], serde_json::Value::Null);
+    // Another user may not, and is told so.
+    let report = seen(&mut as_user(&program, NOBODY - 1));
+    assert_eq!(report["session"], serde_json::Value::Null);
+    let reason = report["session_error"].as_str().unwrap();
+    assert!(
+        reason.contains("run as root or as user 65534"),
+        "{report:#}"
+    );
+    assert_silent(&run(as_nobody(&program)
+        .arg("unmount")
+        .arg(place.mountpoint())));
+}

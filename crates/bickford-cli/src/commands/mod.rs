@@ -10,3 +10,10 @@ pub(crate) mod stat;
 mod target;
 pub(crate) mod trace;
 pub(crate) mod unmount;
+
+/// Without characters that a terminal obeys: names of processes, and what another user's daemon says, may
+/// have them.
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(shown).collect()
+}

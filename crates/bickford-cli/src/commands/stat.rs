@@ -7,13 +7,15 @@ use std::process::ExitCode;
 use bickford::trace::{OpcodeRow, Snapshot, control};
 use serde::Serialize;
 
+use super::printable;
 use super::target::Target;
 use crate::cli::Failure;
 
 /// Show what a mount did and is doing: requests, latencies, and which of them are stuck.
 ///
-/// The mount itself is not touched, so this works while it hangs. Requests by opcode are known
-/// for mounts that bickford serves; of others, what the kernel tells.
+/// The mount itself is not touched, so this works while it hangs. Requests by opcode are known for
+/// mounts that bickford serves, root's and the caller's own; root sees those of every user. Of others,
+/// and where the daemon does not answer, this shows what the kernel tells, and why no more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Print JSON
@@ -36,18 +38,15 @@ struct Report {
     max_background: Option<u64>,
     congestion_threshold: Option<u64>,
     session: Option<Snapshot>,
+    /// Why there is no `session`.
+    session_error: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let target = Target::find(&arguments.mountpoint)?;
-    let session = match target.socket() {
-        Some(path) => Some(control::snapshot(&path).map_err(|error| {
-            Failure::new(format!(
-                "{}: {error}; is the daemon still running?",
-                path.display()
-            ))
-        })?),
-        None => None,
+    let (session, session_error) = match target.ask(control::snapshot) {
+        Ok(session) => (Some(session), None),
+        Err(reason) => (None, Some(reason)),
     };
     let connection = target.connection();
     let report = Report {
@@ -58,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         max_background: connection.max_background,
         congestion_threshold: connection.congestion_threshold,
         session,
+        session_error,
     };
     if arguments.json {
         let text = serde_json::to_string_pretty(&report);
@@ -84,17 +84,27 @@ fn table(report: &Report, histograms: bool) -> String {
     if report.waiting.is_none() {
         text.push_str("  (for these: mount -t fusectl none /sys/fs/fuse/connections)\n");
     }
-    let Some(session) = &report.session else {
-        text.push_str("The daemon has no control socket; 'bickford trace' shows its requests.\n");
-        return text;
-    };
-    text + &session_table(session, histograms)
+    if let Some(reason) = &report.session_error {
+        let _ = writeln!(
+            text,
+            "This is what the kernel tells: {reason}. 'bickford trace' shows requests."
+        );
+    }
+    match &report.session {
+        Some(session) => text + &session_table(session, histograms),
+        None => text,
+    }
 }
 
 /// What a session did and is doing.
 pub(crate) fn session_table(session: &Snapshot, histograms: bool) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "daemon {} over {}", session.pid, session.transport);
+    let _ = writeln!(
+        text,
+        "daemon {} over {}",
+        session.pid,
+        printable(&session.transport)
+    );
     let _ = writeln!(
         text,
         "{:<18} {:>10} {:>8} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10}",
@@ -116,7 +126,7 @@ pub(crate) fn session_table(session: &Snapshot, histograms: bool) -> String {
         let _ = writeln!(
             text,
             "  {:<18} unique {:<10} node {:<20} pid {:<8} for {:.3} s{}",
-            request.name,
+            printable(&request.name),
             request.unique,
             request.node,
             request.pid,
@@ -140,7 +150,7 @@ fn add_row(text: &mut String, row: &OpcodeRow, histograms: bool) {
     let _ = writeln!(
         text,
         "{:<18} {:>10} {:>8} {:>14} {:>10.1} {:>10.1} {:>10} {:>10} {:>10.1}",
-        row.name,
+        printable(&row.name),
         row.count,
         row.errors,
         row.bytes_out,

@@ -2,6 +2,7 @@
 //! may hang.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bickford::mount::MountEntry;
@@ -14,6 +15,8 @@ pub(crate) struct Target {
     pub(crate) mountpoint: PathBuf,
     pub(crate) connection: u32,
     pub(crate) fs_type: String,
+    /// The user who mounted it.
+    user: u32,
 }
 
 /// What the kernel tells of a connection (fusectl).
@@ -37,6 +40,7 @@ impl Target {
             Some(entry) if entry.is_fuse() => Ok(Self {
                 mountpoint: absolute,
                 connection: entry.minor,
+                user: user_of(&entry.super_options),
                 fs_type: entry.fs_type,
             }),
             Some(entry) => Err(Failure::new(format!(
@@ -51,9 +55,24 @@ impl Target {
         }
     }
 
-    /// The control socket of the session, where one of ours serves the mount.
-    pub(crate) fn socket(&self) -> Option<PathBuf> {
-        Some(control::socket_path(self.connection)).filter(|path| path.exists())
+    /// Asks the daemon at its control socket, where one of ours serves the mount; or why there is no
+    /// answer.
+    pub(crate) fn ask<T>(&self, ask: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
+        let mut reason = None;
+        for socket in control::find(self.connection, self.user) {
+            let told = match socket {
+                Ok(socket) => match ask(&socket.address()) {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => {
+                        format!("{}: {}", socket.path().display(), why(&error))
+                    }
+                },
+                Err(error) => error.to_string(),
+            };
+            // The first is the likeliest.
+            reason.get_or_insert(told);
+        }
+        Err(reason.unwrap_or_else(|| "the daemon has no control socket".to_owned()))
     }
 
     pub(crate) fn connection(&self) -> Connection {
@@ -66,5 +85,39 @@ impl Target {
             max_background: read("max_background"),
             congestion_threshold: read("congestion_threshold"),
         }
+    }
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "no daemon of ours answers there: one that was killed left the socket".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof => "the daemon hung up: it is ending, or has too many \
+            clients; try again"
+            .to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn user_of(super_options: &str) -> u32 {
+    let told = super_options
+        .split(',')
+        .find_map(|option| option.strip_prefix("user_id="));
+    told.and_then(|user| user.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_read_from_the_options() {
+        assert_eq!(
+            user_of("rw,user_id=1000,group_id=7,default_permissions"),
+            1000
+        );
+        assert_eq!(user_of("rw"), 0);
+        assert_eq!(user_of("rw,user_id=x"), 0);
     }
 }

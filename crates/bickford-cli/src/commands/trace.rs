@@ -97,18 +97,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(fail)?;
     }
-    let events = match target.socket() {
-        Some(path) => match EventReader::connect(&path) {
-            Ok(reader) => Some(reader),
-            Err(error) => {
-                eprintln!(
-                    "bickford: {}: {error}; the daemon's own times are left out",
-                    path.display()
-                );
-                None
-            }
-        },
-        None => None,
+    let events = match target.ask(EventReader::connect) {
+        Ok(reader) => Some(reader),
+        Err(reason) => {
+            eprintln!("bickford: the daemon's own times are left out: {reason}");
+            None
+        }
     };
     let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
     tracepoints.name_callers();
