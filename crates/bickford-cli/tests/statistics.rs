@@ -8,10 +8,11 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use common::{Place, assert_silent, bickford, run, stderr, wait_until};
+use common::{Place, assert_refused, assert_silent, bickford, run, stderr, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -120,6 +121,46 @@ fn a_socket_that_a_killed_daemon_left_is_a_note() {
         "{text}"
     );
     fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_mount_is_found_by_any_of_its_names() {
+    let Some(place) = Place::new() else { return };
+    let odd = place.dir().join("a b\tc\\d");
+    fs::create_dir(&odd).unwrap();
+    assert_silent(&run(bickford()
+        .args(["mount", "-o", "fsname=x"])
+        .args([place.source(), odd.clone()])));
+    let connection = stat(&odd)["connection"].clone();
+    let link = place.dir().join("link");
+    symlink(&odd, &link).unwrap();
+    for name in [
+        link,
+        place.dir().join("mnt/../a b\tc\\d"),
+        odd.join("../a b\tc\\d/."),
+    ] {
+        assert_eq!(stat(&name)["connection"], connection, "{}", name.display());
+    }
+    let output = run(bickford().current_dir(&odd).args(["stat", "--json", "."]));
+    assert_silent(&output);
+    place.unmount(&odd);
+    let output = run(bickford().args(["stat", "/proc/../proc"]));
+    assert_refused(&output, 1, &["/proc: the mount there is of type proc"]);
+    let output = run(bickford().arg("stat").arg(place.dir().join("none")));
+    assert_refused(&output, 1, &["none", "No such file", "findmnt"]);
+}
+
+#[test]
+fn a_mount_that_hangs_is_found_without_being_touched() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&[]);
+    let link = place.dir().join("link");
+    symlink(place.mountpoint(), &link).unwrap();
+    kill_process(running.pid(), Signal::STOP).unwrap();
+    for name in [link, place.mountpoint().join("../mnt")] {
+        assert!(stat(&name)["session_error"].is_string());
+    }
+    kill_process(running.pid(), Signal::CONT).unwrap();
 }
 
 #[test]

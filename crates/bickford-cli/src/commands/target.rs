@@ -1,6 +1,8 @@
 //! From a mount point to its connection and the daemon behind it, without touching the mount: it
 //! may hang.
 
+mod resolve;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,29 +30,36 @@ pub(crate) struct Connection {
 
 impl Target {
     pub(crate) fn find(mountpoint: &Path) -> Result<Self, Failure> {
-        let absolute = std::path::absolute(mountpoint).map_err(|error| {
-            Failure::new(format!(
-                "{}: {error}; give the mount point",
-                mountpoint.display()
-            ))
-        })?;
-        let entry = MountEntry::at(&absolute)
+        let mounts = MountEntry::all()
             .map_err(|error| Failure::new(format!("read /proc/self/mountinfo: {error}")))?;
+        let is_mounted = |path: &Path| mounts.iter().any(|entry| entry.mountpoint == path);
+        let resolved = std::path::absolute(mountpoint)
+            .and_then(|path| resolve::resolve(&path, is_mounted))
+            .map_err(|error| {
+                Failure::new(format!(
+                    "{}: {error}; give the mount point, see 'findmnt -t fuse'",
+                    mountpoint.display()
+                ))
+            })?;
+        let entry = mounts
+            .iter()
+            .rfind(|entry| entry.mountpoint == resolved)
+            .cloned();
         match entry {
             Some(entry) if entry.is_fuse() => Ok(Self {
-                mountpoint: absolute,
-                connection: entry.minor,
+                mountpoint: resolved,
+                connection: connection_of(entry.major, entry.minor),
                 user: user_of(&entry.super_options),
                 fs_type: entry.fs_type,
             }),
             Some(entry) => Err(Failure::new(format!(
                 "{}: the mount there is of type {}, not FUSE; see 'findmnt -t fuse'",
-                absolute.display(),
+                resolved.display(),
                 entry.fs_type
             ))),
             None => Err(Failure::new(format!(
                 "{}: nothing is mounted there; see 'findmnt' for what is",
-                absolute.display()
+                resolved.display()
             ))),
         }
     }
@@ -100,6 +109,11 @@ fn why(error: &io::Error) -> String {
     }
 }
 
+/// The number of a connection is the kernel's `dev_t`: with `fuseblk` that of a disk.
+fn connection_of(major: u32, minor: u32) -> u32 {
+    (major << 20) | minor
+}
+
 fn user_of(super_options: &str) -> u32 {
     let told = super_options
         .split(',')
@@ -110,6 +124,13 @@ fn user_of(super_options: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_is_known_by_its_whole_device_number() {
+        assert_eq!(connection_of(0, 53), 53);
+        // /dev/loop3, as fuseblk shows it.
+        assert_eq!(connection_of(7, 3), 7_340_035);
+    }
 
     #[test]
     fn the_user_is_read_from_the_options() {
