@@ -13,6 +13,7 @@ use bickford::trace::Event;
 use bickford::trace::control::EventReader;
 use bickford::trace::kernel::{KernelRequest, Tracepoints};
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::target::Target;
 use crate::cli::Failure;
@@ -94,8 +95,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let target = Target::find(&arguments.mountpoint)?;
     let fail = |error: io::Error| Failure::new(format!("trace: {error}"));
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(fail)?;
+    // Each would end this process with tracing enabled.
+    for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
+        if signal != SIGHUP || !hangup_is_ignored() {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(fail)?;
+        }
     }
     let events = match target.ask(EventReader::connect) {
         Ok(reader) => Some(reader),
@@ -121,6 +125,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Whether it was started with nohup(1).
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 struct Tracer<'a> {

@@ -120,7 +120,7 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut running = Running { child: Some(child) };
+        let mut running = Running::of(child);
         let mut state = [0_u8; 512];
         wait_until("it is ready", || {
             running.assert_runs();
@@ -212,7 +212,7 @@ impl Running {
         output_within(self.child.take().unwrap())
     }
 
-    fn assert_runs(&mut self) {
+    pub(crate) fn assert_runs(&mut self) {
         let child = self.child.as_mut().unwrap();
         if let Some(status) = child.try_wait().unwrap() {
             let output = self.child.take().unwrap().wait_with_output().unwrap();
