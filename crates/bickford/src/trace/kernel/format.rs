@@ -81,6 +81,7 @@ impl Format {
             error: 0,
             sent_ns: time,
             ended_ns: 0,
+            before: false,
         })
     }
 

@@ -53,6 +53,14 @@ impl Join {
         None
     }
 
+    /// A request that somebody else tells of; what was read of it is known better.
+    pub(super) fn expect(&mut self, request: KernelRequest) -> Option<KernelRequest> {
+        let known = self
+            .sent
+            .contains_key(&(request.connection, request.unique));
+        if known { None } else { self.send(request) }
+    }
+
     pub(super) fn end(&mut self, answer: Answer) -> Option<KernelRequest> {
         if let Some(request) = self.sent.remove(&answer.key) {
             return Some(answer.to(request));
@@ -92,6 +100,7 @@ mod tests {
             error: 0,
             sent_ns,
             ended_ns: 0,
+            before: false,
         }
     }
 
@@ -116,6 +125,19 @@ mod tests {
         join.send(request(3, 10));
         let open: Vec<u64> = join.open().map(|request| request.unique).collect();
         assert_eq!((open, join.lost), (vec![3], 0));
+    }
+
+    #[test]
+    fn what_is_expected_ends_and_never_hides_what_was_read() {
+        let mut join = Join::default();
+        assert_eq!(join.expect(request(1, 1000)), None);
+        assert_eq!(join.end(answer(1, 3000)).unwrap().duration_ns(), 2000);
+        join.send(request(2, 10));
+        join.expect(request(2, 99));
+        assert_eq!(join.end(answer(2, 20)).unwrap().duration_ns(), 10);
+        join.end(answer(3, 50));
+        assert_eq!(join.expect(request(3, 20)).unwrap().duration_ns(), 30);
+        assert_eq!(join.open().count(), 0);
     }
 
     #[test]

@@ -28,6 +28,8 @@ use self::instance::{EVENTS, Instance};
 use self::join::Join;
 use self::thread::Watch;
 pub use self::thread::{Step, ThreadStep};
+use super::InFlightRow;
+use super::stamp::monotonic;
 
 /// A request as the kernel saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +52,14 @@ pub struct KernelRequest {
     pub bytes_out: u32,
     /// Zero, or the negative errno of the answer.
     pub error: i32,
-    /// When it was queued: nanoseconds of the monotonic clock.
+    /// When it was queued: nanoseconds of the monotonic clock. Of a request from before tracing began,
+    /// about when its daemon received it.
     pub sent_ns: u64,
     /// When it was answered.
     pub ended_ns: u64,
+    /// Whether it was sent before tracing began, and is known from its daemon
+    /// ([`Tracepoints::expect`]).
+    pub before: bool,
 }
 
 impl KernelRequest {
@@ -77,6 +83,14 @@ impl KernelRequest {
 const BATCH_MAX: usize = 65_536;
 /// How often the buffers are looked at while they are empty.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Of these the kernel tells no end, or nothing.
+const UNTRACED: [Opcode; 4] = [
+    Opcode::Forget,
+    Opcode::BatchForget,
+    Opcode::Interrupt,
+    Opcode::NotifyReply,
+];
 
 /// Reads the tracepoints until it is dropped.
 #[derive(Debug)]
@@ -163,6 +177,51 @@ impl Tracepoints {
     /// Requests that were sent and have not ended since tracing began.
     pub fn unanswered(&self) -> impl Iterator<Item = &KernelRequest> {
         self.join.open()
+    }
+
+    /// Requests that have not ended, oldest first, with the names of their callers as
+    /// [`Tracepoints::take`] has them.
+    #[must_use]
+    pub fn open_requests(&self) -> Vec<KernelRequest> {
+        let mut open: Vec<KernelRequest> = self.join.open().cloned().collect();
+        open.sort_by_key(|request| request.sent_ns);
+        if self.callers {
+            self.name(&mut open);
+        }
+        open
+    }
+
+    /// Takes in a request that was sent before tracing began, as its daemon tells of it
+    /// ([`super::Snapshot::in_flight`]), so that its end is told, too. The answer is the request, if
+    /// its end was read already.
+    ///
+    /// What was sent since then is known better and left as it is, if it was read: call
+    /// [`Tracepoints::take`] between asking the daemon and this. A request whose opcode has no
+    /// tracepoints is not taken in.
+    pub fn expect(&mut self, connection: u32, row: &InFlightRow) -> Option<KernelRequest> {
+        let named = |opcode: &&Opcode| opcode.name() == row.name;
+        let opcode = *Opcode::ALL.iter().find(named)?;
+        if UNTRACED.contains(&opcode) {
+            return None;
+        }
+        let age = row.age_us.saturating_mul(1_000);
+        let mut ended = self.join.expect(KernelRequest {
+            connection,
+            unique: row.unique,
+            opcode: opcode as u32,
+            comm: String::new(),
+            pid: row.pid,
+            bytes_in: 0,
+            bytes_out: 0,
+            error: 0,
+            sent_ns: monotonic().saturating_sub(age),
+            ended_ns: 0,
+            before: true,
+        })?;
+        if self.callers {
+            self.name(std::slice::from_mut(&mut ended));
+        }
+        Some(ended)
     }
 
     /// Requests that ended since the last call; waits for at most `timeout` when there are none.
