@@ -8,12 +8,14 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 
 use bickford::trace::kernel::tracefs;
 use common::{Place, Running, bickford, stderr, wait_until};
 use rustix::process::{Signal, kill_process};
+use serde_json::Value;
 
 /// A place whose requests can be traced.
 fn place() -> Option<Place> {
@@ -100,6 +102,216 @@ impl Trace {
     }
 }
 
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// LOOKUPs that no cache answers.
+fn look_up(place: &Place, prefix: &str, count: u32) {
+    for number in 0..count {
+        fs::metadata(place.mountpoint().join(format!("{prefix}-{number}"))).unwrap_err();
+    }
+}
+
+/// Requests without an answer.
+fn waiting(place: &Place) -> u64 {
+    let connection = place.listed().unwrap().minor;
+    let path = format!("/sys/fs/fuse/connections/{connection}/waiting");
+    fs::read_to_string(path).unwrap().trim().parse().unwrap()
+}
+
+fn mkdir(path: &Path) -> Child {
+    Command::new("mkdir")
+        .arg(path)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn every_line_is_json_and_stages_are_no_longer_than_the_request() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let trace = Trace::start(&place, &["--format", "json"]);
+    look_up(&place, "missing", 30);
+    // The daemon may be later with its own than the kernel.
+    wait_until("the daemon's times are joined", || {
+        look_up(&place, "more", 1);
+        trace.text().contains("\"handler\"")
+    });
+    fs::create_dir(place.mountpoint().join("new")).unwrap();
+    wait_until("the last request is printed", || {
+        trace.text().contains("\"MKDIR\"")
+    });
+    let lines = lines(&trace.end());
+    let of = |name: &str| lines.iter().filter(|line| line["opcode"] == name).count();
+    assert!(of("LOOKUP") >= 30 && of("MKDIR") == 1, "{lines:#?}");
+    let connection = place.listed().unwrap().minor;
+    for line in &lines {
+        assert_eq!(line["connection"], connection);
+        assert_eq!(
+            (&line["open"], &line["before"]),
+            (&false.into(), &false.into())
+        );
+        let Some(stages) = line["stages_us"].as_object() else {
+            continue;
+        };
+        let names: Vec<&str> = stages.keys().map(String::as_str).collect();
+        assert_eq!(names, ["decode", "handler", "queued", "reply"]);
+        let sum: f64 = stages.values().map(|stage| stage.as_f64().unwrap()).sum();
+        let total = line["total_us"].as_f64().unwrap();
+        assert!(sum <= total + 0.01, "{line:#}");
+        assert!(line["error"] != 0 || sum > 0.0, "{line:#}");
+    }
+}
+
+#[test]
+fn chrome_output_is_json_and_opcodes_are_filtered() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let count = &[
+        "--format",
+        "chrome",
+        "--opcode",
+        "mkdir,RMDIR",
+        "--count",
+        "2",
+    ];
+    let trace = Trace::start(&place, count);
+    look_up(&place, "missing", 5);
+    fs::create_dir(place.mountpoint().join("new")).unwrap();
+    fs::remove_dir(place.mountpoint().join("new")).unwrap();
+    let output = trace.output.clone();
+    assert!(trace.running.output().status.success());
+    let spans: Value = serde_json::from_str(&fs::read_to_string(output).unwrap()).unwrap();
+    let names: Vec<&Value> = spans
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| &s["name"])
+        .collect();
+    assert_eq!(names, ["MKDIR", "RMDIR"], "{spans:#}");
+    for span in spans.as_array().unwrap() {
+        assert_eq!(span["ph"], "X");
+        assert!(span["ts"].is_f64() && span["dur"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_process_is_filtered_by_any_of_its_threads() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let pid = std::process::id().to_string();
+    let trace = Trace::start(&place, &["--format", "json", "--pid", &pid]);
+    std::thread::scope(|scope| {
+        let (end, ended) = channel::<()>();
+        let there = place.mountpoint();
+        // Not the thread that has the number of the process. It lives until it has been looked at.
+        scope.spawn(move || {
+            fs::metadata(there.join("missing")).unwrap_err();
+            let _ = ended.recv();
+        });
+        let new = place.mountpoint().join("new");
+        assert!(mkdir(&new).wait().unwrap().success());
+        wait_until("the request of the thread is printed", || {
+            trace.text().contains("\"LOOKUP\"")
+        });
+        drop(end);
+    });
+    let lines = lines(&trace.end());
+    assert!(
+        lines.iter().all(|line| line["opcode"] != "MKDIR"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn what_hangs_is_told_in_every_format() {
+    let Some(place) = place() else { return };
+    let running = place.mount_in_foreground(&[]);
+    let json = Trace::start(&place, &["--format", "json"]);
+    let text = Trace::start(&place, &["--format", "text"]);
+    let chrome = Trace::start(&place, &["--format", "chrome"]);
+    let other = Trace::start(&place, &["--format", "json", "--opcode", "READ"]);
+    wait_until("nothing is under way", || waiting(&place) == 0);
+    kill_process(running.pid(), Signal::STOP).unwrap();
+    let mut client = Running::of(mkdir(&place.mountpoint().join("new")));
+    wait_until("the request is sent", || {
+        client.assert_runs();
+        waiting(&place) > 0
+    });
+    let ended: Vec<String> = [json, text, chrome, other].map(Trace::end).into();
+    kill_process(running.pid(), Signal::CONT).unwrap();
+    assert!(client.output().status.success());
+
+    let is_open = |line: &Value| line["open"] == true;
+    let open = lines(&ended[0]).into_iter().rfind(is_open).unwrap();
+    assert_eq!(
+        (&open["comm"], &open["before"]),
+        (&"mkdir".into(), &false.into())
+    );
+    assert!(open["age_us"].as_f64().unwrap() > 0.0, "{open:#}");
+    let line = ended[1]
+        .lines()
+        .find(|line| line.contains("open for"))
+        .unwrap();
+    assert!(line.contains(" mkdir-"), "{line}");
+    let spans: Value = serde_json::from_str(&ended[2]).unwrap();
+    let span = spans
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|span| is_open(&span["args"]));
+    assert!(span.unwrap()["dur"].as_f64().unwrap() > 0.0, "{spans:#}");
+    assert_eq!(ended[3], "", "filters are for what is open, too");
+}
+
+#[test]
+fn what_was_sent_before_is_told_at_once_and_when_it_ends() {
+    let Some(place) = place() else { return };
+    let running = place.mount_in_foreground(&["--layer", "delay:mkdir=1000s"]);
+    let client = Running::of(mkdir(&place.mountpoint().join("new")));
+    wait_until("the daemon has the request", || {
+        let stat = bickford()
+            .arg("stat")
+            .arg(place.mountpoint())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&stat.stdout).contains("MKDIR")
+    });
+    let trace = Trace::start(&place, &["--format", "json"]);
+    let chrome = Trace::start(&place, &["--format", "chrome"]);
+    wait_until("it is told", || trace.text().ends_with('\n'));
+    let first = lines(&trace.text()).remove(0);
+    assert_eq!(
+        (&first["opcode"], &first["comm"], &first["open"]),
+        (&"MKDIR".into(), &"mkdir".into(), &true.into())
+    );
+    assert_eq!(
+        (&first["before"], &first["received"]),
+        (&true.into(), &true.into())
+    );
+    let spans: Value = serde_json::from_str(&chrome.end()).unwrap();
+    assert_eq!(spans[0]["args"]["open"], true, "{spans:#}");
+    let caller = first["pid"].as_i64().unwrap();
+    assert_eq!(caller, i64::from(client.pid().as_raw_nonzero().get()));
+    // A signal to the caller ends the delay.
+    kill_process(client.pid(), Signal::TERM).unwrap();
+    client.output();
+    wait_until("it has ended", || trace.text().contains("total_us"));
+    let ended = lines(&trace.end());
+    let ended = ended
+        .iter()
+        .find(|line| line["opcode"] == "MKDIR" && line["open"] == false);
+    let ended = ended.unwrap();
+    assert_eq!(ended["before"], true, "{ended:#}");
+    assert!(ended["total_us"].as_f64().unwrap() >= first["age_us"].as_f64().unwrap());
+    assert_eq!(ended["stages_us"]["queued"], Value::Null, "{ended:#}");
+    drop(running);
+}
+
 #[test]
 fn no_signal_leaves_tracing_enabled() {
     let Some(place) = place() else { return };
@@ -135,3 +347,18 @@ fn a_hangup_is_ignored_where_it_was() {
     trace.end();
 }
 
+#[test]
+fn of_a_stopped_daemon_the_number_of_requests_is_told() {
+    let Some(place) = place() else { return };
+    let running = place.mount_in_foreground(&[]);
+    kill_process(running.pid(), Signal::STOP).unwrap();
+    let client = Running::of(mkdir(&place.mountpoint().join("new")));
+    wait_until("the request is sent", || waiting(&place) > 0);
+    let trace = Trace::start(&place, &[]);
+    let log = || fs::read_to_string(&trace.log).unwrap();
+    wait_until("it is told", || log().contains("sent before tracing began"));
+    assert!(log().contains("does not answer"), "{}", log());
+    kill_process(running.pid(), Signal::CONT).unwrap();
+    assert!(client.output().status.success());
+    trace.end();
+}

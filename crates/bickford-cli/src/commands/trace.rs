@@ -1,37 +1,56 @@
 //! `bickford trace`.
 
-use std::collections::{HashMap, VecDeque};
+mod filter;
+mod print;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
-use bickford::trace::Event;
-use bickford::trace::control::EventReader;
+use bickford::trace::control::{self, EventReader};
 use bickford::trace::kernel::{KernelRequest, Tracepoints};
-use serde_json::json;
+use bickford::trace::{Event, Snapshot};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use self::filter::Filter;
+use self::print::{Format, Open, Printer, Request};
 use super::target::Target;
 use crate::cli::Failure;
 
-/// Show each request of a FUSE mount as it ends, with the time it spent in every stage.
+/// Show each request of a FUSE mount as it ends, with the time it spent in every stage, and at the
+/// end those without an answer.
 ///
-/// The kernel's tracepoints are used, so that it works for any daemon; where bickford serves the
-/// mount, its own times are joined. Needs root and tracefs. The mount itself is not touched, and
-/// nothing stays enabled afterwards. Pass-through I/O makes no requests.
+/// The kernel's tracepoints are used, so that it works for any daemon. Needs root and tracefs. The
+/// mount itself is not touched, and nothing stays enabled afterwards. Pass-through I/O makes no
+/// requests; FORGET and INTERRUPT have no tracepoints.
+///
+/// Where bickford serves the mount, its own times are joined, in microseconds: "queued" until the
+/// daemon has the request, "decode" in the library before the handler, "handler", and "reply" from
+/// the handler's answer until the kernel has ended the request. Waiting in the queue and being
+/// transported to the daemon are one stage, because the kernel has no tracepoint between them. I/O
+/// of a pass-through file system on the lower one is part of "handler".
+///
+/// Requests without an answer are told with their age and, by a daemon of ours, whether it has
+/// them; it also tells of those that were sent before tracing began, at once and at the end. Of
+/// other daemons only the number of such requests is known.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only these requests, such as LOOKUP,READ
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = opcode)]
     opcode: Vec<Opcode>,
-    /// Only requests that took at least this many microseconds
+    /// Only requests that took, or have been open for, at least this many microseconds
     #[arg(long, value_name = "US", default_value_t = 0)]
     slower_than: u64,
-    /// Only requests of this thread
+    /// Only requests of this thread, or of any thread of this process
+    ///
+    /// Whose a thread is, is looked up in /proc when its request is read: one that has ended by then
+    /// is known by its own number only. What the kernel sends by itself (read-ahead, write-back) is
+    /// of the thread that sent it.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// How to print
@@ -40,22 +59,12 @@ pub(crate) struct Arguments {
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-    /// End after this many requests
+    /// End after this many requests have ended
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
     /// Where it is mounted
     #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
     mountpoint: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// A line for each request
-    Text,
-    /// A JSON object for each request
-    Json,
-    /// For chrome://tracing and Perfetto
-    Chrome,
 }
 
 fn opcode(name: &str) -> Result<Opcode, String> {
@@ -65,30 +74,6 @@ fn opcode(name: &str) -> Result<Opcode, String> {
     found
         .copied()
         .ok_or_else(|| format!("no request is called {name:?}; LOOKUP, READ and so on are"))
-}
-
-/// The kernel's view of a request, and the daemon's where it is known.
-struct Request {
-    kernel: KernelRequest,
-    daemon: Option<Event>,
-}
-
-impl Request {
-    fn total_us(&self) -> f64 {
-        self.kernel.duration_ns() as f64 / 1e3
-    }
-
-    /// Microseconds queued and in transport, in the library, in the handler, and in sending.
-    fn stages(&self) -> Option<[f64; 4]> {
-        let event = self.daemon.as_ref()?;
-        let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
-        Some([
-            us(self.kernel.sent_ns, event.received),
-            us(event.received, event.decoded),
-            us(event.decoded, event.handled),
-            us(event.handled, event.sent),
-        ])
-    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -104,27 +89,46 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let events = match target.ask(EventReader::connect) {
         Ok(reader) => Some(reader),
         Err(reason) => {
-            eprintln!("bickford: the daemon's own times are left out: {reason}");
+            note(&format!("the daemon's own times are left out: {reason}"));
             None
         }
     };
+    let waiting_before = target.connection().waiting.unwrap_or(0);
     let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
     tracepoints.name_callers();
     let mut tracer = Tracer {
-        arguments,
+        ours: events.is_some(),
+        waiting_before,
+        target: Arc::new(target),
+        filter: Filter {
+            opcodes: arguments.opcode.clone(),
+            slower_than_us: arguments.slower_than,
+            pid: arguments.pid,
+        },
         tracepoints,
         events,
         known: HashMap::new(),
         order: VecDeque::new(),
+        waiting: VecDeque::new(),
+        left: arguments.count.unwrap_or(u64::MAX),
+        first_sent: u64::MAX,
+        expected: HashSet::new(),
     };
-    let mut out = io::stdout().lock();
-    match tracer.run(&stop, &mut out).and_then(|()| out.flush()) {
+    let traced = Printer::begin(arguments.format, io::stdout().lock()).and_then(|mut printer| {
+        let duration = arguments.duration.map(Duration::from_secs);
+        tracer.run(duration, &stop, &mut printer)?;
+        printer.end()
+    });
+    tracer.report_lost();
+    match traced {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(fail(error)),
-        _ => {
-            tracer.epilogue();
-            Ok(ExitCode::SUCCESS)
-        }
+        _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Not eprintln, which panics when the terminal is gone.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "bickford: {text}");
 }
 
 /// Whether it was started with nohup(1).
@@ -137,67 +141,190 @@ fn hangup_is_ignored() -> bool {
     ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
-struct Tracer<'a> {
-    arguments: &'a Arguments,
+/// Nanoseconds of the clock that the tracepoints have.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+struct Tracer {
+    target: Arc<Target>,
+    /// Whether a daemon of ours serves the mount.
+    ours: bool,
+    /// How many requests had no answer when tracing began.
+    waiting_before: u64,
+    filter: Filter,
     tracepoints: Tracepoints,
     events: Option<EventReader>,
     known: HashMap<u64, Event>,
     order: VecDeque<u64>,
+    /// Requests that have ended and are not printed yet, and since when.
+    waiting: VecDeque<(Instant, KernelRequest)>,
+    /// How many may still be printed.
+    left: u64,
+    /// The least number that was read. Numbers rise: any below was sent before tracing began.
+    first_sent: u64,
+    /// Requests from before that the daemon told of.
+    expected: HashSet<u64>,
 }
 
 /// Events of the daemon that wait for the kernel's line; the oldest are dropped.
 const KNOWN_MAX: usize = 65_536;
 /// How long a request of the kernel waits for the daemon's event.
 const JOIN_WAIT: Duration = Duration::from_millis(300);
+/// How long the daemon may take to tell what it has, at the beginning and at the end.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
-impl Tracer<'_> {
-    fn run(&mut self, stop: &AtomicBool, out: &mut impl Write) -> io::Result<()> {
-        let until = self
-            .arguments
-            .duration
-            .map(|s| Instant::now() + Duration::from_secs(s));
-        let mut left = self.arguments.count.unwrap_or(u64::MAX);
-        let mut waiting: VecDeque<(Instant, KernelRequest)> = VecDeque::new();
-        let mut first = true;
-        if self.arguments.format == Format::Chrome {
-            writeln!(out, "[")?;
-        }
-        while left > 0 {
+impl Tracer {
+    fn run<W: Write>(
+        &mut self,
+        duration: Option<Duration>,
+        stop: &AtomicBool,
+        printer: &mut Printer<W>,
+    ) -> io::Result<()> {
+        let until = duration.map(|duration| Instant::now() + duration);
+        self.begin(stop, printer)?;
+        while self.left > 0 {
             let ending =
                 stop.load(Ordering::SeqCst) || until.is_some_and(|at| Instant::now() >= at);
             self.collect();
-            let now = Instant::now();
-            let pause = Duration::from_millis(if waiting.is_empty() { 100 } else { 10 });
-            waiting.extend(
-                self.tracepoints
-                    .take(pause)?
-                    .into_iter()
-                    .map(|request| (now, request)),
-            );
+            let idle = self.waiting.is_empty();
+            self.read(Duration::from_millis(if idle { 100 } else { 10 }))?;
             self.collect();
-            while let Some((since, kernel)) = waiting.front() {
-                let daemon = self.known.remove(&kernel.unique);
-                let joins = self.events.is_some() && daemon.is_none();
-                if joins && since.elapsed() < JOIN_WAIT && !ending {
-                    break;
-                }
-                let Some((_, kernel)) = waiting.pop_front() else {
-                    break;
-                };
-                let request = Request { kernel, daemon };
-                if left > 0 && self.wanted(&request) {
-                    self.print(&request, &mut first, out)?;
-                    left -= 1;
-                }
-            }
+            self.print_ended(ending, printer)?;
             if ending {
                 break;
             }
         }
-        if self.arguments.format == Format::Chrome {
-            writeln!(out, "\n]")?;
+        self.finish(printer)
+    }
+
+    fn read(&mut self, pause: Duration) -> io::Result<()> {
+        let ended = self.tracepoints.take(pause)?;
+        self.take_in(ended);
+        Ok(())
+    }
+
+    /// Keeps those that are wanted until they are printed.
+    fn take_in(&mut self, mut ended: Vec<KernelRequest>) {
+        let sent = ended.iter().filter(|request| !request.before);
+        let least = sent.map(|request| request.unique).min();
+        self.first_sent = self.first_sent.min(least.unwrap_or(u64::MAX));
+        self.filter.keep(&mut ended, KernelRequest::duration_ns);
+        let now = Instant::now();
+        self.waiting
+            .extend(ended.into_iter().map(|request| (now, request)));
+    }
+
+    fn print_ended<W: Write>(&mut self, ending: bool, printer: &mut Printer<W>) -> io::Result<()> {
+        while self.left > 0
+            && let Some((since, kernel)) = self.waiting.front()
+        {
+            let daemon = self.known.remove(&kernel.unique);
+            let joins = self.events.is_some() && daemon.is_none();
+            if joins && since.elapsed() < JOIN_WAIT && !ending {
+                break;
+            }
+            let Some((_, kernel)) = self.waiting.pop_front() else {
+                break;
+            };
+            self.left -= 1;
+            printer.print(&Request {
+                kernel,
+                daemon,
+                open: None,
+            })?;
         }
         Ok(())
+    }
+
+    /// Tells what is open already.
+    fn begin<W: Write>(&mut self, stop: &AtomicBool, printer: &mut Printer<W>) -> io::Result<()> {
+        if self.ask_daemon(BEGIN_PATIENCE, Some(stop))?.is_none() {
+            if self.waiting_before > 0 {
+                let count = self.waiting_before;
+                note(&format!(
+                    "{count} requests were sent before tracing began and had no \
+                     answer then; only their number is known"
+                ));
+            }
+            return Ok(());
+        }
+        if printer.tells_changes() {
+            let mut open = self.tracepoints.open_requests();
+            open.retain(|request| request.before);
+            self.print_open(open, |_| Some(true), printer)?;
+        }
+        Ok(())
+    }
+
+    /// Tells what has no answer.
+    fn finish<W: Write>(&mut self, printer: &mut Printer<W>) -> io::Result<()> {
+        let received = self.ask_daemon(END_PATIENCE, None)?;
+        self.collect();
+        self.print_ended(true, printer)?;
+        let open = self.tracepoints.open_requests();
+        let has = |unique| received.as_ref().map(|received| received.contains(&unique));
+        self.print_open(open, has, printer)
+    }
+
+    fn print_open<W: Write>(
+        &self,
+        mut open: Vec<KernelRequest>,
+        received: impl Fn(u64) -> Option<bool>,
+        printer: &mut Printer<W>,
+    ) -> io::Result<()> {
+        let at_ns = now_ns();
+        self.filter
+            .keep(&mut open, |request| at_ns.saturating_sub(request.sent_ns));
+        for kernel in open {
+            let received = received(kernel.unique);
+            printer.print(&Request {
+                kernel,
+                daemon: None,
+                open: Some(Open { at_ns, received }),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Asks a daemon of ours which requests it has, and takes in those from before tracing began.
+    fn ask_daemon(
+        &mut self,
+        patience: Duration,
+        stop: Option<&AtomicBool>,
+    ) -> io::Result<Option<HashSet<u64>>> {
+        if !self.ours {
+            return Ok(None);
+        }
+        let snapshot = match ask(&self.target, patience, stop) {
+            Ok(snapshot) => snapshot,
+            Err(reason) => {
+                note(&format!(
+                    "which requests the daemon has is not known: {reason}"
+                ));
+                return Ok(None);
+            }
+        };
+        // Before what the daemon says is looked at: what has ended meanwhile is open no more.
+        let ended = self.tracepoints.take(Duration::ZERO)?;
+        let over: HashSet<u64> = ended.iter().map(|request| request.unique).collect();
+        self.take_in(ended);
+        let sent = self.tracepoints.unanswered().filter(|open| !open.before);
+        let least = sent.map(|open| open.unique).min();
+        self.first_sent = self.first_sent.min(least.unwrap_or(u64::MAX));
+        for row in &snapshot.in_flight {
+            let before = row.unique < self.first_sent && !over.contains(&row.unique);
+            if before && self.expected.insert(row.unique) {
+                let ended = self.tracepoints.expect(self.target.connection, row);
+                self.take_in(ended.into_iter().collect());
+            }
+        }
+        Ok(Some(
+            snapshot.in_flight.iter().map(|row| row.unique).collect(),
+        ))
     }
 
     /// Takes the daemon's events that have arrived.
@@ -218,7 +345,7 @@ impl Tracer<'_> {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    eprintln!("bickford: the daemon's own times end here: {error}");
+                    note(&format!("the daemon's own times end here: {error}"));
                     self.events = None;
                     return;
                 }
@@ -226,83 +353,37 @@ impl Tracer<'_> {
         }
     }
 
-    fn wanted(&self, request: &Request) -> bool {
-        let opcodes = &self.arguments.opcode;
-        let kind = Opcode::from_u32(request.kernel.opcode);
-        (opcodes.is_empty() || kind.is_some_and(|kind| opcodes.contains(&kind)))
-            && request.kernel.duration_ns() >= self.arguments.slower_than.saturating_mul(1_000)
-            && self
-                .arguments
-                .pid
-                .is_none_or(|pid| pid == request.kernel.pid)
-    }
-
-    fn print(&self, request: &Request, first: &mut bool, out: &mut impl Write) -> io::Result<()> {
-        let kernel = &request.kernel;
-        match self.arguments.format {
-            Format::Text => {
-                write!(
-                    out,
-                    "{:>16.6} {:<16} {:>10} {}-{} {:.1} us error {}",
-                    kernel.sent_ns as f64 / 1e9,
-                    kernel.name(),
-                    kernel.unique,
-                    kernel.comm,
-                    kernel.pid,
-                    request.total_us(),
-                    kernel.error,
-                )?;
-                if let Some([queued, library, handler, send]) = request.stages() {
-                    write!(
-                        out,
-                        ": queued {queued:.1}, decode {library:.1}, handler {handler:.1}, reply {send:.1}"
-                    )?;
-                }
-                writeln!(out)
-            }
-            Format::Json => writeln!(out, "{}", self.object(request)),
-            Format::Chrome => {
-                let comma = if std::mem::take(first) { "" } else { ",\n" };
-                let span = json!({
-                    "name": kernel.name(), "cat": "fuse", "ph": "X", "ts": kernel.sent_ns as f64 / 1e3,
-                    "dur": request.total_us(), "pid": kernel.connection, "tid": kernel.pid,
-                    "args": self.object(request),
-                });
-                write!(out, "{comma}{span}")
-            }
-        }
-    }
-
-    fn object(&self, request: &Request) -> serde_json::Value {
-        let kernel = &request.kernel;
-        let stages = request.stages().map(|[queued, decode, handler, reply]| {
-            json!({"queued": queued, "decode": decode, "handler": handler, "reply": reply})
-        });
-        json!({
-            "connection": kernel.connection, "unique": kernel.unique, "opcode": kernel.name(),
-            "comm": kernel.comm, "pid": kernel.pid, "sent_us": kernel.sent_ns as f64 / 1e3,
-            "total_us": request.total_us(), "bytes_in": kernel.bytes_in,
-            "bytes_out": kernel.bytes_out, "error": kernel.error, "stages_us": stages,
-        })
-    }
-
-    /// What was not answered, and what was missed.
-    fn epilogue(&self) {
-        let mut open: Vec<_> = self.tracepoints.unanswered().collect();
-        open.sort_by_key(|request| request.sent_ns);
-        for request in open {
-            eprintln!(
-                "not answered: {} unique {} of {}-{}",
-                request.name(),
-                request.unique,
-                request.comm,
-                request.pid
-            );
-        }
-        let lost =
-            self.tracepoints.lost() + self.events.as_ref().map_or(0, |events| events.dropped);
+    fn report_lost(&self) {
+        let events = self.events.as_ref().map_or(0, |events| events.dropped);
+        let lost = self.tracepoints.lost() + events;
         if lost > 0 {
-            eprintln!("{lost} lines were lost: requests came faster than they were read");
+            note(&format!(
+                "{lost} lines were lost: requests came faster than they were read"
+            ));
+        }
+    }
+}
+
+/// In a thread of its own, so that a daemon that does not answer does not keep from stopping.
+fn ask(
+    target: &Arc<Target>,
+    patience: Duration,
+    stop: Option<&AtomicBool>,
+) -> Result<Snapshot, String> {
+    let (tell, hear) = mpsc::channel();
+    let asked = Arc::clone(target);
+    std::thread::spawn(move || {
+        tell.send(asked.ask(|path| control::snapshot_within(path, patience)))
+    });
+    loop {
+        match hear.recv_timeout(Duration::from_millis(50)) {
+            Ok(answer) => return answer,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("asking it failed".into()),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+                    return Err("interrupted".into());
+                }
+            }
         }
     }
 }
