@@ -131,7 +131,7 @@ fn a_signal_ends_the_session_of_a_passed_descriptor() {
         .stdin(Stdio::from(device))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let running = Running::of(&mut command);
+    let running = Running::of(command.spawn().unwrap());
     drop(command);
     assert_eq!(fs::read(place.mountpoint().join("f")).unwrap(), b"content");
     kill_process(running.pid(), Signal::TERM).unwrap();

@@ -198,9 +198,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn of(command: &mut Command) -> Self {
-        let child = Some(command.spawn().unwrap());
-        Self { child }
+    pub(crate) fn of(child: Child) -> Self {
+        Self { child: Some(child) }
     }
 
     pub(crate) fn pid(&self) -> rustix::process::Pid {
