@@ -10,7 +10,9 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use bickford::trace::kernel::tracefs;
 use common::{Place, Running, bickford, stderr, wait_until};
@@ -132,13 +134,23 @@ fn mkdir(path: &Path) -> Child {
 
 #[test]
 fn every_line_is_json_and_stages_are_no_longer_than_the_request() {
-    let Some(place) = place() else { return };
-    let _running = place.mount_in_foreground(&[]);
-    let trace = Trace::start(&place, &["--format", "json"]);
-    look_up(&place, "missing", 30);
+    // Only over /dev/fuse does the daemon return from sending after the request has ended.
+    for transport in ["dev", "auto"] {
+        let Some(place) = place() else { return };
+        let running = place.mount_in_foreground(&["--transport", transport]);
+        stages_of_a_mount(&place);
+        drop(running);
+    }
+}
+
+fn stages_of_a_mount(place: &Place) {
+    let trace = Trace::start(place, &["--format", "json"]);
+    look_up(place, "missing", 30);
     // The daemon may be later with its own than the kernel.
+    let mut more = 0;
     wait_until("the daemon's times are joined", || {
-        look_up(&place, "more", 1);
+        more += 1;
+        look_up(place, &format!("more-{more}"), 1);
         trace.text().contains("\"handler\"")
     });
     fs::create_dir(place.mountpoint().join("new")).unwrap();
@@ -360,5 +372,33 @@ fn of_a_stopped_daemon_the_number_of_requests_is_told() {
     assert!(log().contains("does not answer"), "{}", log());
     kill_process(running.pid(), Signal::CONT).unwrap();
     assert!(client.output().status.success());
+    trace.end();
+}
+
+#[test]
+fn a_client_that_never_rests_keeps_nothing_from_being_printed() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let trace = Trace::start(&place, &[]);
+    let (printed, there) = (AtomicBool::new(false), place.mountpoint());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            // Within the tenth of a second that a reader of events waits by itself.
+            while !printed.load(Ordering::SeqCst) && number < 2_000 {
+                number += 1;
+                let missing = there.join(format!("missing-{number}"));
+                fs::metadata(missing).unwrap_err();
+                std::thread::sleep(Duration::from_millis(40));
+            }
+        });
+        let deadline = Instant::now() + Duration::from_secs(50);
+        while trace.text().is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let told = !trace.text().is_empty();
+        printed.store(true, Ordering::SeqCst);
+        assert!(told, "nothing is printed while requests come");
+    });
     trace.end();
 }

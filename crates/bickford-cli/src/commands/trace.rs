@@ -5,7 +5,7 @@ mod print;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -86,7 +86,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(fail)?;
         }
     }
-    let events = match target.ask(EventReader::connect) {
+    let connect = |path: &Path| {
+        let mut reader = EventReader::connect(path)?;
+        reader.set_patience(EVENT_WAIT).map(|()| reader)
+    };
+    let events = match target.ask(connect) {
         Ok(reader) => Some(reader),
         Err(reason) => {
             note(&format!("the daemon's own times are left out: {reason}"));
@@ -173,6 +177,9 @@ struct Tracer {
 const KNOWN_MAX: usize = 65_536;
 /// How long a request of the kernel waits for the daemon's event.
 const JOIN_WAIT: Duration = Duration::from_millis(300);
+/// How long events are collected before the kernel's are looked at again: they may come without a pause.
+const COLLECT_MAX: Duration = Duration::from_millis(50);
+const EVENT_WAIT: Duration = Duration::from_millis(1);
 /// How long the daemon may take to tell what it has, at the beginning and at the end.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -332,7 +339,8 @@ impl Tracer {
         let Some(reader) = &mut self.events else {
             return;
         };
-        for _ in 0..4_096 {
+        let end = Instant::now() + COLLECT_MAX;
+        while Instant::now() < end {
             match reader.next_event() {
                 Ok(Some(event)) => {
                     self.order.push_back(event.unique);

@@ -321,7 +321,16 @@ impl EventReader {
         })
     }
 
-    /// The next event; `Ok(None)` when none came for a tenth of a second.
+    /// How long [`Self::next_event`] waits from now on; more than nothing.
+    ///
+    /// # Errors
+    /// When it is nothing.
+    pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        self.lines.get_ref().set_read_timeout(Some(patience))
+    }
+
+    /// The next event; `Ok(None)` when none came for a tenth of a second, or what
+    /// [`Self::set_patience`] was given.
     ///
     /// # Errors
     /// When the session has ended, or somebody else reads its events.
