@@ -33,7 +33,8 @@ use crate::cli::Failure;
 /// daemon has the request, "decode" in the library before the handler, "handler", and "reply" from
 /// the handler's answer until the kernel has ended the request. Waiting in the queue and being
 /// transported to the daemon are one stage, because the kernel has no tracepoint between them. I/O
-/// of a pass-through file system on the lower one is part of "handler".
+/// of a pass-through file system on the lower one is part of "handler"; data of a READ that are given
+/// as a range of a lower file are read in "reply".
 ///
 /// Requests without an answer are told with their age and, by a daemon of ours, whether it has
 /// them; it also tells of those that were sent before tracing began, at once and at the end. Of
