@@ -168,8 +168,10 @@ impl Builder {
 
     fn assemble(&self, root: OwnedFd, magic: u32, descriptors: usize) -> Result<StackFs, Errno> {
         let wanted = self.settings.watch;
-        let fanotify = wanted.then(|| match self.handles {
-            true => Fanotify::new(root.as_fd()),
+        let marked = wanted.then(|| Fanotify::new(root.as_fd()));
+        let nodes = Nodes::new(root, descriptors, self.handles)?;
+        let fanotify = marked.map(|marked| match nodes.can_be_told() {
+            true => marked,
             false => Err(Errno::OPNOTSUPP),
         });
         if let Some(Err(error)) = &fanotify {
@@ -182,7 +184,7 @@ impl Builder {
         let locks = Arc::new(RecordLocks::new(descriptors / 8)?);
         Ok(StackFs {
             settings: self.settings,
-            nodes: Nodes::new(root, descriptors, self.handles)?,
+            nodes,
             files: HandleTable::new(OPENS_MAX),
             lower_files: LowerFiles::new(descriptors),
             dirs: HandleTable::new(descriptors),

@@ -5,11 +5,14 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
-use bickford_stackfs::{Lower, LowerWatch, Preset};
+use bickford_stackfs::{Lower, LowerWatch, Preset, StackFs};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::thread::CapabilitySet;
 
 use support::{Mount, can_mount, permissions};
 
@@ -28,11 +31,28 @@ impl Drop for Watched {
     }
 }
 
-fn watched() -> Option<Watched> {
-    if !can_mount() {
-        return None;
+/// A file system of its own, while it lives.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn at(directory: &Path) -> Self {
+        rustix::mount::mount("tmpfs", directory, "tmpfs", MountFlags::empty(), None).unwrap();
+        Self(directory.to_owned())
     }
-    let mount = Mount::over(tempfile::tempdir().unwrap(), |builder| {
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+fn watched() -> Option<Watched> {
+    can_mount().then(|| watched_over(tempfile::tempdir().unwrap()))
+}
+
+fn watched_over(lower: tempfile::TempDir) -> Watched {
+    let mount = Mount::over(lower, |builder| {
         builder.settings(Preset::Fast.settings().lower(Lower::Watch))
     });
     assert!(
@@ -41,7 +61,7 @@ fn watched() -> Option<Watched> {
     );
     let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
     assert!(watch.is_some());
-    Some(Watched { watch, mount })
+    Watched { watch, mount }
 }
 
 /// Changes are made by another process, since those of our own are not told.
@@ -125,7 +145,29 @@ fn data_and_attributes_change() {
 #[test]
 fn what_does_not_change_is_asked_once() {
     let Some(watched) = watched() else { return };
+    asked_once(&watched.mount);
+}
+
+/// Nodes of such a file system are in the table, by their handles.
+#[test]
+fn what_does_not_change_is_asked_once_where_nodes_are_in_the_table() {
+    if !can_mount() {
+        return;
+    }
+    let point = tempfile::tempdir().unwrap();
+    let _tmpfs = Tmpfs::at(point.path());
+    let watched = watched_over(tempfile::tempdir_in(point.path()).unwrap());
     let mount = &watched.mount;
+    assert_eq!(mount.stackfs.identity(), "table of file handles");
+    asked_once(mount);
+    below(mount, "echo longer >> f; mkdir d; echo > d/g");
+    until("a size", || {
+        fs::metadata(mount.path("f")).unwrap().len() == 8
+    });
+    until("a new name", || mount.path("d/g").exists());
+}
+
+fn asked_once(mount: &Mount) {
     below(mount, "echo > f");
     until("the file", || mount.path("f").exists());
     // Longer than a second: a short timeout would be over, and the change above told twice.
@@ -194,4 +236,55 @@ fn where_nothing_can_be_watched_the_cache_is_short() {
     until("the file", || mount.path("f").exists());
     below(&mount, "rm f");
     until("that it is gone", || !mount.path("f").exists());
+}
+
+/// Nothing is told of other file systems.
+#[test]
+fn what_is_mounted_below_is_cached_shortly() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    fs::create_dir(lower.path().join("sub")).unwrap();
+    let _tmpfs = Tmpfs::at(&lower.path().join("sub"));
+    let watched = watched_over(lower);
+    let mount = &watched.mount;
+    below(mount, "echo a > sub/f; mkdir sub/d");
+    // Open, so that the kernel does not happen to drop what it has cached.
+    let held = ["sub/f", "sub/d"].map(|name| fs::File::open(mount.path(name)).unwrap());
+    assert_eq!(fs::metadata(mount.path("sub/f")).unwrap().len(), 2);
+    assert!(!mount.path("sub/g").exists());
+    assert_eq!(fs::read_dir(mount.path("sub/d")).unwrap().count(), 0);
+    below(mount, "echo bb >> sub/f; : > sub/g; : > sub/d/h");
+    until("a size", || {
+        fs::metadata(mount.path("sub/f")).unwrap().len() == 5
+    });
+    until("a new name", || mount.path("sub/g").exists());
+    until("a listing", || {
+        fs::read_dir(mount.path("sub/d")).unwrap().count() == 1
+    });
+    below(mount, "rm sub/f");
+    until("that it is gone", || !mount.path("sub/f").exists());
+    drop(held);
+}
+
+/// What fanotify tells are handles: who may not open them has nothing to tell the kernel.
+#[test]
+fn without_the_right_to_open_handles_nothing_is_watched() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let built = std::thread::scope(|scope| {
+        let build = || {
+            let mut fewer = rustix::thread::capabilities(None).unwrap();
+            fewer.effective.remove(CapabilitySet::DAC_READ_SEARCH);
+            rustix::thread::set_capabilities(None, fewer).unwrap();
+            let settings = Preset::Fast.settings().lower(Lower::Watch);
+            StackFs::builder(lower.path()).settings(settings).build()
+        };
+        scope.spawn(build).join().unwrap().unwrap()
+    });
+    assert_eq!(built.identity(), "descriptors");
+    assert!(!built.is_watched());
 }

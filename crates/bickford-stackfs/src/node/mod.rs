@@ -438,10 +438,16 @@ impl Nodes {
             .or_else(|| self.table.find(Key::Handle { mount: 0, handle }))
     }
 
-    /// Whether a node is on the file system of SOURCE, not on one mounted below.
+    /// Whether objects can be told by handles, which is all that fanotify(7) tells of them.
+    pub(crate) fn can_be_told(&self) -> bool {
+        self.mounts.is_some() && self.root_handle.is_some()
+    }
+
+    /// Whether [`Self::node_of_handle`] leads to a node: not on a mount below SOURCE, nor where the
+    /// object is known by a descriptor alone.
     pub(crate) fn on_source(&self, node: u64) -> bool {
-        if node == ROOT || node & 0xffff_ffff != 0 {
-            return true;
+        if node == ROOT || mounts::is_direct(node) {
+            return self.can_be_told();
         }
         matches!(
             self.table.locate(node),
