@@ -9,6 +9,9 @@ use rustix::io::Errno;
 
 /// Has the kernel drop what it caches of an inode, from `offset` on ([`Notifier::invalidate_inode`]), and
 /// answers then. `answer` is told whether the notification was sent.
+///
+/// Not where the lower directory is watched: the notifications before it may be of names, for which the
+/// kernel takes the directory's lock, and whoever holds that may wait for this answer.
 pub(crate) fn answer_after_invalidation<R: Answer>(
     cx: &Context<'_>,
     node: NodeId,
@@ -48,12 +51,10 @@ pub(crate) fn answer_with_attributes_forgotten<R: Answer>(
     reply: Reply<R>,
     result: Result<R, Errno>,
 ) {
-    answer_after_invalidation(cx, node, -1, reply, move |told| {
-        if let Err(error) = told {
-            warn_of_stale_attributes(node, why, error);
-        }
-        result
-    });
+    if let Err(error) = cx.notifier().forget_attributes(node) {
+        warn_of_stale_attributes(node, why, error);
+    }
+    reply.complete(result);
 }
 
 /// Has the kernel forget the attributes of an inode soon, where nobody waits for an answer.

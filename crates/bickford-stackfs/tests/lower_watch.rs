@@ -7,10 +7,13 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use bickford::NodeId;
 use bickford::abi::Opcode;
 use bickford_stackfs::{Lower, LowerWatch, Preset, StackFs};
+use rustix::fs::IFlags;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::thread::CapabilitySet;
 
@@ -62,6 +65,22 @@ fn watched_over(lower: tempfile::TempDir) -> Watched {
     let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
     assert!(watch.is_some());
     Watched { watch, mount }
+}
+
+/// Keeps notifications from being sent until what it gives is dropped.
+fn hold_notifications(mount: &Mount) -> Sender<()> {
+    let (sender, until) = channel::<()>();
+    let (begun, begins) = channel();
+    let hold = move |_| {
+        begun.send(()).unwrap();
+        let _ = until.recv();
+    };
+    let notifier = mount.session.notifier();
+    // Of no inode.
+    let node = NodeId(u64::MAX);
+    notifier.invalidate_inode_then(node, -1, 0, hold).unwrap();
+    begins.recv().unwrap();
+    sender
 }
 
 /// Changes are made by another process, since those of our own are not told.
@@ -287,4 +306,50 @@ fn without_the_right_to_open_handles_nothing_is_watched() {
     });
     assert_eq!(built.identity(), "descriptors");
     assert!(!built.is_watched());
+}
+
+/// The kernel holds the lock of a directory while its flags are changed, and takes it for each name
+/// there that it is to forget: no answer may wait for the notifications before it.
+#[test]
+fn flags_of_a_directory_change_while_names_in_it_wait_to_be_told() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    below(mount, "mkdir d");
+    until("the directory", || mount.path("d").exists());
+    let directory = fs::File::open(mount.path("d")).unwrap();
+    let held = hold_notifications(mount);
+    below(mount, ": > d/f");
+    let (done, is_done) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let set = rustix::fs::ioctl_setflags(&directory, IFlags::NODUMP);
+            done.send(set).unwrap();
+        });
+        let result = is_done.recv_timeout(DEADLINE);
+        drop(held);
+        assert_eq!(result, Ok(Ok(())), "the answer waits for notifications");
+    });
+    until("a new name", || mount.path("d/f").exists());
+}
+
+#[test]
+fn flags_of_a_directory_change_while_others_make_names_in_it() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    below(mount, "mkdir d");
+    until("the directory", || mount.path("d").exists());
+    let directory = fs::File::open(mount.path("d")).unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::SeqCst) {
+                below(mount, "cd d; for n in $(seq 100); do : > $n; rm $n; done");
+            }
+        });
+        for round in 0..400 {
+            let flags = IFlags::NODUMP & IFlags::from_bits_retain(0u32.wrapping_sub(round % 2));
+            rustix::fs::ioctl_setflags(&directory, flags).unwrap();
+        }
+        ended.store(true, Ordering::SeqCst);
+    });
 }

@@ -120,6 +120,22 @@ impl Notifier {
         })
     }
 
+    /// Drops cached attributes of an inode before it returns. It does not queue, behind notifications
+    /// that may wait for a lock of whoever waits for the request that is being answered; the kernel
+    /// takes no such lock for attributes alone. So a handler may call it for an inode that its
+    /// request is about, which the kernel holds meanwhile.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub fn forget_attributes(&self, node: NodeId) -> Result<(), NotifyError> {
+        let out = abi::NotifyInvalInodeOut {
+            ino: node.0,
+            off: -1,
+            len: 0,
+        };
+        self.queue.send_now(NotifyCode::InvalInode, out.as_bytes())
+    }
+
     /// Drops a cached name.
     ///
     /// # Errors

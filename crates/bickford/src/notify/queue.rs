@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use bickford_abi::NotifyCode;
 use rustix::io::Errno;
 
 use super::{Message, NotifyError};
@@ -13,12 +14,20 @@ use crate::transport::NotifySink;
 /// How many notifications may wait.
 pub const QUEUE_MAX: usize = 65_536;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     waiting: VecDeque<Message>,
     pushed: u64,
     sent: u64,
     ended: bool,
+    /// While the session lives: it keeps the device open.
+    sink: Option<Arc<dyn NotifySink>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} sent", self.sent, self.pushed)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +56,15 @@ impl Queue {
         Ok(())
     }
 
+    /// Sends past the queue, on this thread.
+    pub(super) fn send_now(&self, code: NotifyCode, bytes: &[u8]) -> Result<(), NotifyError> {
+        let sink = self.state().sink.clone().ok_or(NotifyError::Ended)?;
+        if let Err(error) = sink.notify(code as i32, &[bytes]) {
+            not_taken(code, &error);
+        }
+        Ok(())
+    }
+
     pub(super) fn flush(&self) -> Result<(), NotifyError> {
         let state = self.state();
         let until = state.pushed;
@@ -67,6 +85,7 @@ impl Queue {
         sink: Arc<dyn NotifySink>,
     ) -> std::io::Result<JoinHandle<()>> {
         let queue = Arc::clone(self);
+        self.state().sink = Some(Arc::clone(&sink));
         thread::Builder::new()
             .name("bickford-notify".into())
             .spawn(move || queue.run(&*sink))
@@ -88,13 +107,7 @@ impl Queue {
             drop(state);
             let result = sink.notify(message.code as i32, &[&message.bytes]);
             if let Err(error) = &result {
-                // ENOENT: the kernel does not have what was to be dropped.
-                if Errno::from_io_error(error) != Some(Errno::NOENT) {
-                    tracing::debug!(
-                        code = message.code.name(),
-                        "notification not taken: {error}"
-                    );
-                }
+                not_taken(message.code, error);
             }
             let done = message.done;
             let call = AssertUnwindSafe(|| done.map(|done| (done.0)(result)));
@@ -113,7 +126,16 @@ impl Queue {
         let mut state = self.state();
         state.ended = true;
         state.waiting.clear();
+        let sink = state.sink.take();
         drop(state);
+        drop(sink);
         self.changed.notify_all();
+    }
+}
+
+fn not_taken(code: NotifyCode, error: &std::io::Error) {
+    // ENOENT: the kernel does not have what was to be dropped.
+    if Errno::from_io_error(error) != Some(Errno::NOENT) {
+        tracing::debug!(code = code.name(), "notification not taken: {error}");
     }
 }
