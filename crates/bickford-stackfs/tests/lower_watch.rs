@@ -3,17 +3,21 @@
 
 mod support;
 
+use std::ffi::CStr;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use bickford::NodeId;
 use bickford::abi::Opcode;
-use bickford_stackfs::{Lower, LowerWatch, Preset, StackFs};
-use rustix::fs::IFlags;
+use bickford::layer::{Done, Interest, Layer, OperationKind, OperationSet, PostCalls, PreCalls};
+use bickford::ops::{Entry, Lookup};
+use bickford::{Errno, NodeId};
+use bickford_stackfs::{Builder, Lower, LowerWatch, Preset, StackFs};
+use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::thread::CapabilitySet;
 
@@ -54,10 +58,15 @@ fn watched() -> Option<Watched> {
     can_mount().then(|| watched_over(tempfile::tempdir().unwrap()))
 }
 
+fn settings(builder: Builder) -> Builder {
+    builder.settings(Preset::Fast.settings().lower(Lower::Watch))
+}
+
 fn watched_over(lower: tempfile::TempDir) -> Watched {
-    let mount = Mount::over(lower, |builder| {
-        builder.settings(Preset::Fast.settings().lower(Lower::Watch))
-    });
+    watch(Mount::over(lower, settings))
+}
+
+fn watch(mount: Mount) -> Watched {
     assert!(
         mount.stackfs.is_watched(),
         "the temporary directory cannot be watched"
@@ -351,5 +360,70 @@ fn flags_of_a_directory_change_while_others_make_names_in_it() {
             rustix::fs::ioctl_setflags(&directory, flags).unwrap();
         }
         ended.store(true, Ordering::SeqCst);
+    });
+}
+
+/// Keeps the answer to the LOOKUP of a name until it may go on.
+struct Late {
+    name: &'static CStr,
+    begun: Sender<()>,
+    until: Mutex<Receiver<()>>,
+}
+
+impl PreCalls for Late {}
+
+impl PostCalls for Late {
+    fn lookup(&self, _: &Done, op: &Lookup<'_>, _: &mut Result<Entry, Errno>) {
+        if op.name == self.name {
+            self.begun.send(()).unwrap();
+            let _ = self.until.lock().unwrap().recv();
+        }
+    }
+}
+
+impl Layer for Late {
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    fn interest(&self) -> Interest {
+        Interest {
+            post: OperationSet::of(&[OperationKind::Lookup]),
+            ..Interest::default()
+        }
+    }
+}
+
+/// The kernel drops nothing of an inode that it is still to hear of.
+#[test]
+fn a_size_that_changes_before_it_is_answered_is_seen() {
+    if !can_mount() {
+        return;
+    }
+    let (begun, begins) = channel();
+    let (release, until_released) = channel();
+    let layer = Late {
+        name: c"f",
+        begun,
+        until: Mutex::new(until_released),
+    };
+    let lower = tempfile::tempdir().unwrap();
+    fs::write(lower.path().join("f"), "one").unwrap();
+    let watched = watch(Mount::below_layer(layer, lower, settings));
+    let mount = &watched.mount;
+    // Where the time of birth is asked for, too, the kernel asks again.
+    let size = || rustix::fs::stat(mount.path("f")).unwrap().st_size;
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(size);
+        begins.recv().unwrap();
+        below(mount, "printf more >> f");
+        // It is told meanwhile.
+        std::thread::sleep(Duration::from_millis(300));
+        // Open, so that the kernel does not happen to drop what it has cached.
+        let opened = scope.spawn(|| rustix::fs::open(mount.path("f"), OFlags::PATH, Mode::empty()));
+        drop(release);
+        asked.join().unwrap();
+        let _opened = opened.join().unwrap().unwrap();
+        until("a size", || size() == 7);
     });
 }

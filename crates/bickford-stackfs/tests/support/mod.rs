@@ -1,11 +1,14 @@
 //! A mounted StackFS that cannot hang the tests.
 #![allow(dead_code, reason = "shared by several test programs")]
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use bickford::layer::{Layer, Layered};
 use bickford::mount::{AccessPolicy, MountGuard, MountOptions, Unmount, abort, mount};
 use bickford::{Session, SessionConfig, Workers};
 use bickford_stackfs::{Builder, IoMode, Preset, StackFs};
@@ -45,6 +48,26 @@ impl Mount {
         lower: tempfile::TempDir,
         settings: impl FnOnce(Builder) -> Builder,
     ) -> Self {
+        Self::begin(deadline, lower, settings, Session::start)
+    }
+
+    /// Serves `lower` with a layer over it.
+    pub(crate) fn below_layer(
+        layer: impl Layer,
+        lower: tempfile::TempDir,
+        settings: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
+        Self::begin(DEADLINE, lower, settings, |stackfs, device, config| {
+            Session::start(Layered::new(layer, stackfs), device, config)
+        })
+    }
+
+    fn begin(
+        deadline: Duration,
+        lower: tempfile::TempDir,
+        settings: impl FnOnce(Builder) -> Builder,
+        start: impl FnOnce(Arc<StackFs>, OwnedFd, SessionConfig) -> io::Result<Session>,
+    ) -> Self {
         std::fs::set_permissions(lower.path(), permissions(0o777)).unwrap();
         let point = tempfile::tempdir().unwrap();
         let stackfs = Arc::new(settings(StackFs::builder(lower.path())).build().unwrap());
@@ -65,7 +88,7 @@ impl Mount {
             Workers::SINGLE
         };
         let config = SessionConfig::default().workers(workers);
-        let session = Session::start(Arc::clone(&stackfs), mounted.device, config).unwrap();
+        let session = start(Arc::clone(&stackfs), mounted.device.into(), config).unwrap();
         let session = Arc::new(session);
         let (alive, ended) = channel();
         let watched = Arc::clone(&session);

@@ -6,12 +6,13 @@
 //! pid. Where the queue of fanotify or of notifications overflows, every name expires and the data
 //! and attributes of every open file are dropped.
 //!
-//! A name that is being looked up while it changes could be answered with what it was, after the
-//! notification: the kernel drops nothing then, and would keep the old answer. So each change of a
-//! name is told twice, the second time when every request that may have read the old state has been
-//! answered, [`SETTLE`] later at the earliest.
+//! What is being looked up while it changes could be answered with what it was, after the
+//! notification: the kernel drops nothing then, and would keep the old answer. So each change is told
+//! twice, the second time [`again::SETTLE`] after every request that may have read the old state has
+//! been answered.
 
-use std::collections::VecDeque;
+mod again;
+
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
@@ -28,11 +29,8 @@ use rustix::io::Errno;
 
 use crate::StackFs;
 use crate::sys::fanotify::{self, Change, Fanotify};
+use again::{Again, LOOK, Told};
 
-/// When a change of a name is told again.
-const SETTLE: Duration = Duration::from_millis(20);
-/// Changes of names that wait to be told again; at more, everything expires.
-const AGAIN_MAX: usize = 65_536;
 /// How often the thread looks whether it should end.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,7 +56,7 @@ impl StackFs {
             stackfs: Arc::clone(self),
             notifier: server.notifier().clone(),
             server: Arc::clone(server),
-            again: VecDeque::new(),
+            again: Again::default(),
             ended: Arc::clone(&ended),
             pid: std::process::id().cast_signed(),
         };
@@ -84,17 +82,11 @@ impl Drop for LowerWatch {
     }
 }
 
-struct Again {
-    since: Instant,
-    parent: NodeId,
-    name: CString,
-}
-
 struct Watcher {
     stackfs: Arc<StackFs>,
     notifier: Notifier,
     server: Arc<Server>,
-    again: VecDeque<Again>,
+    again: Again,
     ended: Arc<AtomicBool>,
     pid: i32,
 }
@@ -107,11 +99,7 @@ impl Watcher {
         };
         let mut buffer = vec![0; 64 << 10];
         while !self.ended.load(Ordering::SeqCst) {
-            let pause = if self.again.is_empty() {
-                PAUSE
-            } else {
-                SETTLE / 4
-            };
+            let pause = if self.again.is_empty() { PAUSE } else { LOOK };
             let timeout = Timespec {
                 tv_sec: 0,
                 tv_nsec: i64::from(pause.subsec_nanos()),
@@ -165,68 +153,58 @@ impl Watcher {
         let directory = change.directory.as_ref();
         let parent = directory.and_then(|(handle, _)| nodes.node_of_handle(handle));
         if let Some(node) = object {
-            let data = change.mask & fanotify::MODIFY != 0;
-            self.notifier
-                .invalidate_inode(NodeId(node), if data { 0 } else { -1 }, 0)?;
+            self.inode(node, change.mask & fanotify::MODIFY != 0, false)?;
         }
         let (Some(parent), Some((_, name))) = (parent, directory) else {
             return Ok(());
         };
         if change.mask & fanotify::NAMES == 0 {
-            if object.is_none() {
-                self.notifier.invalidate_inode(NodeId(parent), -1, 0)?;
-            }
-            return Ok(());
+            return match object {
+                None => self.inode(parent, false, false),
+                Some(_) => Ok(()),
+            };
         }
         let Ok(name) = CString::new(*name) else {
             return Ok(());
         };
-        let parent = NodeId(parent);
-        self.notifier.invalidate_entry(parent, &name)?;
+        let name = Told::Name(NodeId(parent), name);
+        self.tell(&name)?;
+        self.later(name)?;
         // Its times have changed, and a cached listing is wrong.
-        self.notifier.invalidate_inode(parent, 0, 0)?;
-        if self.again.len() >= AGAIN_MAX {
-            return Err(NotifyError::Full);
-        }
-        self.again.push_back(Again {
-            since: Instant::now(),
-            parent,
-            name,
-        });
-        Ok(())
+        self.inode(parent, true, true)
     }
 
-    /// Tells changes of names again whose racing requests have all been answered.
+    /// Tells that an inode has changed, now and again later. Data are read after a racing answer, and so
+    /// are right without being dropped again; listings may come with it.
+    fn inode(&mut self, node: u64, data: bool, listing: bool) -> Result<(), NotifyError> {
+        self.tell(&Told::Inode(NodeId(node), data))?;
+        self.later(Told::Inode(NodeId(node), listing))
+    }
+
+    fn tell(&self, told: &Told) -> Result<(), NotifyError> {
+        match told {
+            Told::Name(parent, name) => self.notifier.invalidate_entry(*parent, name),
+            Told::Inode(node, data) => {
+                let offset = if *data { 0 } else { -1 };
+                self.notifier.invalidate_inode(*node, offset, 0)
+            }
+        }
+    }
+
+    fn later(&mut self, told: Told) -> Result<(), NotifyError> {
+        let added = self.again.add(told, Instant::now());
+        added.ok_or(NotifyError::Full)
+    }
+
+    /// Tells again what no request in flight has raced with.
     fn tell_again(&mut self) {
         let now = Instant::now();
-        if self
-            .again
-            .front()
-            .is_none_or(|again| now - again.since < SETTLE)
-        {
+        if !self.again.is_due(now) {
             return;
         }
-        let oldest = self
-            .server
-            .in_flight()
-            .list()
-            .first()
-            .map_or(Duration::ZERO, |r| r.age);
-        while let Some(again) = self.again.front() {
-            let age = now.saturating_duration_since(again.since);
-            // A request that waits for a lock races with no name, but it is not told apart here.
-            let settled = age >= SETTLE && (oldest < age || age >= SETTLE * 3);
-            if !settled {
-                return;
-            }
-            let Some(again) = self.again.pop_front() else {
-                return;
-            };
-            if self
-                .notifier
-                .invalidate_entry(again.parent, &again.name)
-                .is_err()
-            {
+        self.again.look(now, &self.server.in_flight().list());
+        while let Some(told) = self.again.next(now) {
+            if self.tell(&told).is_err() {
                 return self.expire_all();
             }
         }
