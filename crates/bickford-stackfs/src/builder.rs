@@ -15,6 +15,7 @@ use crate::handles::HandleTable;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
+use crate::lower_watch::Overflows;
 use crate::mapped::Mapped;
 use crate::node::{DescriptorCache, Nodes};
 use crate::presets::{Preset, Settings};
@@ -198,6 +199,7 @@ impl Builder {
             on_demand_writers: DescriptorCache::new((descriptors / 8).min(1024)),
             in_force: OnceLock::new(),
             fanotify: fanotify.and_then(Result::ok),
+            overflows: Overflows::default(),
             lower_reports_on_close: REPORT_ON_CLOSE.contains(&magic),
             stacked: magic == OVERLAY_MAGIC,
         })

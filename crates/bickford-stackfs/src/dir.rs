@@ -5,16 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bickford::abi::OpenOutFlags;
 use bickford::ops::{Directory, DirectoryEntry, Entry, Fsyncdir, Opendir, Opened};
-use bickford::{FileHandle, NodeId};
+use bickford::{Context, FileHandle, NodeId};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::StackFs;
 use crate::dir_stream::{DirStream, LowerEntry};
+use crate::invalidation::forget_attributes_now;
 use crate::io_mode::IoMode;
 
 /// An open directory.
 pub(crate) struct OpenDir {
+    pub(crate) node: u64,
     pub(crate) fd: Arc<OwnedFd>,
     stream: Mutex<DirStream>,
 }
@@ -30,7 +32,11 @@ impl StackFs {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = Arc::new(self.nodes.open(node.0, flags)?);
         let stream = Mutex::new(DirStream::new(Arc::clone(&fd)));
-        Ok(OpenDir { fd, stream })
+        Ok(OpenDir {
+            node: node.0,
+            fd,
+            stream,
+        })
     }
 
     /// An open directory, or one opened for this request where the kernel opens without asking.
@@ -58,15 +64,20 @@ impl StackFs {
         self.io_mode() == IoMode::Cached && self.settings.exclusive
     }
 
-    pub(crate) fn do_opendir(&self, op: &Opendir) -> Result<Opened, Errno> {
+    pub(crate) fn do_opendir(&self, cx: &Context<'_>, op: &Opendir) -> Result<Opened, Errno> {
         if self.opens_directories_itself() {
             return Err(Errno::NOSYS);
         }
         let handle = self.dirs.insert(self.open_dir(op.node)?)?;
-        let flags = match self.caches_listing(op.node) {
-            true => OpenOutFlags::CACHE_DIR | OpenOutFlags::KEEP_CACHE,
-            false => OpenOutFlags::empty(),
-        };
+        let mut flags = OpenOutFlags::empty();
+        if self.caches_listing(op.node) {
+            flags = OpenOutFlags::CACHE_DIR | OpenOutFlags::KEEP_CACHE;
+            if !self.overflows.may_keep(op.node.0) {
+                flags -= OpenOutFlags::KEEP_CACHE;
+                let why = "changes below were lost";
+                forget_attributes_now(cx, op.node, why);
+            }
+        }
         Ok(Opened {
             handle: FileHandle(handle),
             flags,

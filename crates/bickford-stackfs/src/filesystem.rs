@@ -58,6 +58,7 @@ impl FileSystem for StackFs {
             exclusive = self.settings.exclusive,
             "StackFS begins"
         );
+        self.settle_watch(negotiation.kernel_minor());
         if in_force.io == IoMode::Cached {
             self.nodes.without_handles();
         }
@@ -225,8 +226,8 @@ impl FileSystem for StackFs {
         reply.complete(self.do_removexattr(&op));
     }
 
-    fn opendir(&self, _: &Context<'_>, op: Opendir, reply: Reply<Opened>) {
-        reply.complete(self.do_opendir(&op));
+    fn opendir(&self, cx: &Context<'_>, op: Opendir, reply: Reply<Opened>) {
+        reply.complete(self.do_opendir(cx, &op));
     }
 
     fn readdir(&self, _: &Context<'_>, op: Readdir, reply: Reply<Directory>) {

@@ -51,10 +51,15 @@ pub(crate) fn answer_with_attributes_forgotten<R: Answer>(
     reply: Reply<R>,
     result: Result<R, Errno>,
 ) {
+    forget_attributes_now(cx, node, why);
+    reply.complete(result);
+}
+
+/// Has the kernel forget the attributes of an inode before this returns.
+pub(crate) fn forget_attributes_now(cx: &Context<'_>, node: NodeId, why: &str) {
     if let Err(error) = cx.notifier().forget_attributes(node) {
         warn_of_stale_attributes(node, why, error);
     }
-    reply.complete(result);
 }
 
 /// Has the kernel forget the attributes of an inode soon, where nobody waits for an answer.

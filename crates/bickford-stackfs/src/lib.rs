@@ -61,6 +61,7 @@ use io_mode::InForce;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
 use lower_files::LowerFiles;
+use lower_watch::Overflows;
 use mapped::Mapped;
 use node::{DescriptorCache, Nodes};
 use sys::fanotify::Fanotify;
@@ -87,6 +88,7 @@ pub struct StackFs {
     lower_reports_on_close: bool,
     /// Where the lower directory is watched.
     fanotify: Option<Fanotify>,
+    overflows: Overflows,
     /// The lower file system lies on another one itself.
     stacked: bool,
 }

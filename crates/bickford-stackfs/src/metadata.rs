@@ -90,12 +90,14 @@ impl StackFs {
         }
     }
 
-    /// `wanted`, but no more than [`UNWATCHED`] for what is not watched and should be.
+    /// `wanted`, but no more than [`UNWATCHED`] for what should be watched and is not, or not for good.
     pub(crate) fn timeout(&self, node: u64, wanted: Duration) -> Duration {
-        if self.settings.watch && (self.fanotify.is_none() || !self.nodes.on_source(node)) {
-            return wanted.min(UNWATCHED);
+        let watched =
+            || self.is_watched() && !self.overflows.are_final() && self.nodes.on_source(node);
+        match self.settings.watch && !watched() {
+            true => wanted.min(UNWATCHED),
+            false => wanted,
         }
-        wanted
     }
 
     /// How long attributes are cached: not at all where a mapping may change them.

@@ -23,6 +23,13 @@ impl<T> Sharded<T> {
         let shard = self.0.get(mixed as usize % SHARDS).unwrap_or(first);
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Calls `look` with each part, locked.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut T)) {
+        for part in &self.0 {
+            look(&mut part.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
 }
 
 #[cfg(test)]

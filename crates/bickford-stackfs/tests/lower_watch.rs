@@ -5,6 +5,7 @@ mod support;
 
 use std::ffi::CStr;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -179,12 +180,9 @@ fn what_does_not_change_is_asked_once() {
 /// Nodes of such a file system are in the table, by their handles.
 #[test]
 fn what_does_not_change_is_asked_once_where_nodes_are_in_the_table() {
-    if !can_mount() {
+    let Some((watched, _tmpfs, _point)) = watched_alone() else {
         return;
-    }
-    let point = tempfile::tempdir().unwrap();
-    let _tmpfs = Tmpfs::at(point.path());
-    let watched = watched_over(tempfile::tempdir_in(point.path()).unwrap());
+    };
     let mount = &watched.mount;
     assert_eq!(mount.stackfs.identity(), "table of file handles");
     asked_once(mount);
@@ -426,4 +424,89 @@ fn a_size_that_changes_before_it_is_answered_is_seen() {
         let _opened = opened.join().unwrap().unwrap();
         until("a size", || size() == 7);
     });
+}
+
+/// A watched directory on a file system that nobody else changes.
+fn watched_alone() -> Option<(Watched, Tmpfs, tempfile::TempDir)> {
+    can_mount().then(|| {
+        let point = tempfile::tempdir().unwrap();
+        let tmpfs = Tmpfs::at(point.path());
+        let lower = tempfile::tempdir_in(point.path()).unwrap();
+        (watched_over(lower), tmpfs, point)
+    })
+}
+
+/// Fills the queue of notifications, has `script` change what is below, and lets them go.
+fn changed_while_the_queue_is_full(mount: &Mount, script: &str) {
+    let held = hold_notifications(mount);
+    let notifier = mount.session.notifier();
+    let full = || notifier.invalidate_inode(NodeId(u64::MAX), -1, 0).is_err();
+    while !full() {}
+    below(mount, script);
+    // It is told meanwhile, in vain.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(full());
+    drop(held);
+}
+
+/// How many names are in a directory, of which no name is looked up.
+fn count_in(directory: &OwnedFd) -> usize {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let opened = rustix::fs::openat(directory, c".", flags, Mode::empty()).unwrap();
+    rustix::fs::Dir::new(opened).unwrap().count() - 2
+}
+
+#[test]
+fn what_is_told_to_a_full_queue_is_not_lost() {
+    let Some((watched, _tmpfs, _point)) = watched_alone() else {
+        return;
+    };
+    let mount = &watched.mount;
+    below(mount, "printf one > f; printf one > g; mkdir d; : > d/old");
+    until("the directory", || mount.path("d/old").exists());
+    // What has changed is told twice.
+    std::thread::sleep(Duration::from_millis(300));
+    let path = |name: &str| {
+        // As good as a current directory: no request, and the kernel drops nothing by itself.
+        rustix::fs::open(mount.path(name), OFlags::PATH, Mode::empty()).unwrap()
+    };
+    let (file, directory) = (path("f"), path("d"));
+    let open = fs::File::open(mount.path("g")).unwrap();
+    let list = || count_in(&directory);
+    assert_eq!(list(), 1);
+    let listing = fs::File::open(mount.path("d")).unwrap();
+    let size = || rustix::fs::stat(mount.path("f")).unwrap().st_size;
+    assert_eq!((size(), rustix::fs::fstat(&open).unwrap().st_size), (3, 3));
+    changed_while_the_queue_is_full(
+        mount,
+        "printf more >> f; printf more >> g; rm d/old; : > d/new; : > d/newer; chmod 700 d",
+    );
+    until("a size by name", || size() == 7);
+    until("a size of an open file", || {
+        rustix::fs::fstat(&open).unwrap().st_size == 7
+    });
+    until("the mode of an open directory", || {
+        rustix::fs::fstat(&listing).unwrap().st_mode & 0o777 == 0o700
+    });
+    until("a listing", || list() == 2);
+    drop((file, listing));
+}
+
+/// Nothing but opening it tells of such a directory.
+#[test]
+fn a_listing_that_the_queue_lost_is_read_again_when_the_directory_is_opened() {
+    let Some((watched, _tmpfs, _point)) = watched_alone() else {
+        return;
+    };
+    let mount = &watched.mount;
+    below(mount, "mkdir d; : > d/old");
+    until("the directory", || mount.path("d/old").exists());
+    // What has changed is told twice.
+    std::thread::sleep(Duration::from_millis(300));
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let directory = rustix::fs::open(mount.path("d"), flags, Mode::empty()).unwrap();
+    let list = || count_in(&directory);
+    assert_eq!(list(), 1);
+    changed_while_the_queue_is_full(mount, ": > d/new");
+    until("a listing", || list() == 2);
 }

@@ -3,8 +3,13 @@
 //!
 //! fanotify(7) tells every change on the lower file system, with the directory, name and object; a
 //! thread turns them into notifications. Changes that StackFS made itself are told apart by their
-//! pid. Where the queue of fanotify or of notifications overflows, every name expires and the data
-//! and attributes of every open file are dropped.
+//! pid.
+//!
+//! Where the queue of fanotify or of notifications overflows, every name expires, the data and
+//! attributes of every open file and directory are dropped, and directories that are opened later are
+//! read again. What has no name that is looked up and is not open by request keeps what the kernel has
+//! of it: the attributes of a current directory or bind mount until it is opened, a file that was
+//! opened without one ([`crate::IoMode::Cached`]) until its name is looked up.
 //!
 //! What is being looked up while it changes could be answered with what it was, after the
 //! notification: the kernel drops nothing then, and would keep the old answer. So each change is told
@@ -12,6 +17,7 @@
 //! been answered.
 
 mod again;
+mod overflow;
 
 use std::ffi::CString;
 use std::io;
@@ -30,6 +36,9 @@ use rustix::io::Errno;
 use crate::StackFs;
 use crate::sys::fanotify::{self, Change, Fanotify};
 use again::{Again, LOOK, Told};
+use overflow::Owed;
+
+pub(crate) use overflow::Overflows;
 
 /// How often the thread looks whether it should end.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,6 +66,7 @@ impl StackFs {
             notifier: server.notifier().clone(),
             server: Arc::clone(server),
             again: Again::default(),
+            owed: Owed::default(),
             ended: Arc::clone(&ended),
             pid: std::process::id().cast_signed(),
         };
@@ -87,6 +97,7 @@ struct Watcher {
     notifier: Notifier,
     server: Arc<Server>,
     again: Again,
+    owed: Owed,
     ended: Arc<AtomicBool>,
     pid: i32,
 }
@@ -99,7 +110,11 @@ impl Watcher {
         };
         let mut buffer = vec![0; 64 << 10];
         while !self.ended.load(Ordering::SeqCst) {
-            let pause = if self.again.is_empty() { PAUSE } else { LOOK };
+            let pause = if self.again.is_empty() && self.owed.is_nothing() {
+                PAUSE
+            } else {
+                LOOK
+            };
             let timeout = Timespec {
                 tv_sec: 0,
                 tv_nsec: i64::from(pause.subsec_nanos()),
@@ -114,6 +129,7 @@ impl Watcher {
                     return;
                 }
             }
+            self.owed.pay(&self.stackfs, &self.notifier);
             self.tell_again();
         }
     }
@@ -123,26 +139,25 @@ impl Watcher {
             Ok(length) => {
                 let mut events = buffer.get(..length).unwrap_or_default();
                 while let Some(change) = fanotify::next_change(&mut events) {
-                    if self.handle(&change).is_err() {
-                        self.expire_all();
+                    if let Err(error) = self.handle(&change) {
+                        self.not_told(error);
                     }
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => {
                 tracing::error!("read changes of the lower directory: {error}");
-                self.expire_all();
+                self.overflow();
             }
         }
     }
 
     fn handle(&mut self, change: &Change<'_>) -> Result<(), NotifyError> {
         if change.mask & fanotify::OVERFLOW != 0 {
-            tracing::warn!("more changes of the lower directory than can be told; all expires");
-            self.expire_all();
+            self.overflow();
             return Ok(());
         }
-        if change.pid == self.pid {
+        if change.pid == self.pid || self.owed.covers_all() {
             return Ok(());
         }
         let nodes = &self.stackfs.nodes;
@@ -204,21 +219,25 @@ impl Watcher {
         }
         self.again.look(now, &self.server.in_flight().list());
         while let Some(told) = self.again.next(now) {
-            if self.tell(&told).is_err() {
-                return self.expire_all();
+            if let Err(error) = self.tell(&told) {
+                return self.not_told(error);
             }
         }
     }
 
-    fn expire_all(&mut self) {
-        self.again.clear();
-        // Drop what waits: an epoch says it all.
-        if let Err(error) = self.notifier.increment_epoch() {
-            tracing::error!("cached names may be stale: {error}");
+    fn not_told(&mut self, error: NotifyError) {
+        match error {
+            // Nobody is left to be told.
+            NotifyError::Ended => self.again.clear(),
+            _ => self.overflow(),
         }
-        self.stackfs.files.for_each(|file| {
-            let _ = self.notifier.invalidate_inode(NodeId(file.node), 0, 0);
-        });
-        let _ = self.notifier.invalidate_inode(NodeId::ROOT, 0, 0);
+    }
+
+    fn overflow(&mut self) {
+        if !self.owed.covers_all() {
+            tracing::warn!("more changes of the lower directory than can be told; all expires");
+        }
+        self.again.clear();
+        self.owed = Owed::Epoch;
     }
 }

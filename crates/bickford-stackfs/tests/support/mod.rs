@@ -88,7 +88,7 @@ impl Mount {
             Workers::SINGLE
         };
         let config = SessionConfig::default().workers(workers);
-        let session = start(Arc::clone(&stackfs), mounted.device.into(), config).unwrap();
+        let session = start(Arc::clone(&stackfs), mounted.device, config).unwrap();
         let session = Arc::new(session);
         let (alive, ended) = channel();
         let watched = Arc::clone(&session);

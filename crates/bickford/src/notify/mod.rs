@@ -262,6 +262,22 @@ impl Notifier {
         self.send(NotifyCode::IncEpoch, Vec::new())
     }
 
+    /// The same, and calls `done` with the kernel's answer. It runs on the thread that sends
+    /// notifications and must not wait for it. Linux before 6.16 answers EINVAL.
+    ///
+    /// # Errors
+    /// When it cannot be queued; `done` is then not called.
+    pub fn increment_epoch_then(
+        &self,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Result<(), NotifyError> {
+        self.queue.push(Message {
+            code: NotifyCode::IncEpoch,
+            bytes: Vec::new(),
+            done: Some(Done(Box::new(done))),
+        })
+    }
+
     /// Asks the kernel to forget inodes that nobody uses.
     ///
     /// # Errors
