@@ -12,18 +12,24 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Predicate;
 
 /** A {@link PathFileSystem} over inodes. */
 final class PathAdapter implements InodeFileSystem {
     private static final System.Logger LOG = System.getLogger(PathAdapter.class.getPackageName());
     private static final String[] SETATTR = {"chmod", "chown", "truncate", "setTimes"};
+    private static final String[] BY_HANDLE = {"getattr", "chmod", "chown", "truncate", "setTimes"};
     /** FUSE_UNKNOWN_INO: readdir(3) shows something, but not zero. */
     private static final long UNKNOWN_INO = 0xffff_ffffL;
 
     private final PathFileSystem fs;
     private final boolean setsTimes;
     private final boolean hasHandles;
+    private final boolean releases;
+    /** Whether a handle of an open file tells anything about it where there is no path. */
+    private final boolean lends;
     private final PathTree tree = new PathTree();
+    private final OpenFiles files = new OpenFiles();
     private final Map<Long, List<PathFileSystem.Item>> listings = new ConcurrentHashMap<>();
     private final AtomicLong nextListing = new AtomicLong();
 
@@ -31,6 +37,8 @@ final class PathAdapter implements InodeFileSystem {
         this.fs = fs;
         this.setsTimes = overrides("setTimes");
         this.hasHandles = overrides("open") || overrides("create");
+        this.releases = overrides("release");
+        this.lends = hasHandles && List.of(BY_HANDLE).stream().anyMatch(this::overridesByHandle);
     }
 
     @Override
@@ -50,13 +58,27 @@ final class PathAdapter implements InodeFileSystem {
             operations.add(Operation.OPENDIR);
             operations.add(Operation.RELEASEDIR);
         }
+        if (lends) {
+            operations.add(Operation.RELEASE);
+        }
         return operations;
     }
 
     private boolean overrides(String name) {
+        return overrides(name, _ -> true);
+    }
+
+    private boolean overridesByHandle(String name) {
+        // truncate(path, size) has a long there, too.
+        int fewest = name.equals("truncate") ? 3 : 2;
+        return overrides(name, method ->
+                method.getParameterCount() >= fewest && method.getParameterTypes()[1] == long.class);
+    }
+
+    private boolean overrides(String name, Predicate<Method> which) {
         for (Method method : fs.getClass().getMethods()) {
             if (method.getName().equals(name) && method.getDeclaringClass() != PathFileSystem.class
-                    && declared(method)) {
+                    && declared(method) && which.test(method)) {
                 return true;
             }
         }
@@ -115,43 +137,104 @@ final class PathAdapter implements InodeFileSystem {
         return entry(request.node(), request.name());
     }
 
+    /** The file that attributes are about: by its path, its handle, or both. */
+    private final class Subject implements AutoCloseable {
+        private final Request request;
+        private final OpenFiles.OpenFile borrowed;
+
+        /** What comes without a handle borrows one where no name is left, until this is closed. */
+        Subject(Request request) throws FuseException {
+            this.request = request;
+            boolean isDetached = lends && !request.hasHandle() && tree.pathOrNull(request.node()) == null;
+            borrowed = isDetached ? files.borrow(request.node()) : null;
+        }
+
+        boolean hasHandle() {
+            return borrowed != null || request.hasHandle();
+        }
+
+        long handle() {
+            return borrowed != null ? borrowed.handle() : request.handle();
+        }
+
+        String path() throws FuseException {
+            return hasHandle() ? openPath(request) : PathAdapter.this.path(request);
+        }
+
+        Attributes attributes() throws IOException {
+            Attr attr = hasHandle() ? fs.getattr(path(), handle()) : fs.getattr(path());
+            return new Attributes(numbered(attr, request.node()), fs.validity());
+        }
+
+        void chmod(int mode) throws IOException {
+            if (hasHandle()) {
+                fs.chmod(path(), handle(), mode);
+            } else {
+                fs.chmod(path(), mode);
+            }
+        }
+
+        void chown(int uid, int gid) throws IOException {
+            if (hasHandle()) {
+                fs.chown(path(), handle(), uid, gid);
+            } else {
+                fs.chown(path(), uid, gid);
+            }
+        }
+
+        void truncate(long size) throws IOException {
+            if (hasHandle()) {
+                fs.truncate(path(), handle(), size);
+            } else {
+                fs.truncate(path(), size);
+            }
+        }
+
+        void setTimes(Instant accessed, Instant modified) throws IOException {
+            if (hasHandle()) {
+                fs.setTimes(path(), handle(), accessed, modified);
+            } else {
+                fs.setTimes(path(), accessed, modified);
+            }
+        }
+
+        /** Who closed the file did not wait for us: what is owed to the file system is ours to do. */
+        @Override
+        public void close() {
+            if (borrowed != null) {
+                for (int owed = files.giveBack(borrowed); owed > 0; owed--) {
+                    releaseQuietly(null, borrowed.handle());
+                }
+            }
+        }
+    }
+
     @Override
     public Attributes getattr(Request request) throws IOException {
-        Attr attr = request.hasHandle()
-                ? fs.getattr(openPath(request), request.handle())
-                : fs.getattr(path(request));
-        return new Attributes(numbered(attr, request.node()), fs.validity());
+        try (Subject file = new Subject(request)) {
+            return file.attributes();
+        }
     }
 
     @Override
     public Attributes setattr(Request request) throws IOException {
-        String path = request.hasHandle() ? openPath(request) : path(request);
-        if (path == null && (request.hasMode() || request.hasNewUid() || request.hasNewGid())) {
-            throw new FuseException(Errno.ESTALE);
-        }
-        if (request.hasMode()) {
-            fs.chmod(path, request.mode() & 07777);
-        }
-        if (request.hasNewUid() || request.hasNewGid()) {
-            fs.chown(path, request.hasNewUid() ? request.newUid() : -1, request.hasNewGid() ? request.newGid() : -1);
-        }
-        if (request.hasSize()) {
-            if (request.hasHandle()) {
-                fs.truncate(path, request.handle(), request.size());
-            } else {
-                fs.truncate(path, request.size());
+        try (Subject file = new Subject(request)) {
+            if (request.hasMode()) {
+                file.chmod(request.mode() & 07777);
             }
-        }
-        Instant accessed = request.newAccessed();
-        Instant modified = request.newModified();
-        if ((accessed != null || modified != null) && (setsTimes || !request.hasSize())) {
-            if (request.hasHandle()) {
-                fs.setTimes(path, request.handle(), accessed, modified);
-            } else {
-                fs.setTimes(path, accessed, modified);
+            if (request.hasNewUid() || request.hasNewGid()) {
+                file.chown(request.hasNewUid() ? request.newUid() : -1, request.hasNewGid() ? request.newGid() : -1);
             }
+            if (request.hasSize()) {
+                file.truncate(request.size());
+            }
+            Instant accessed = request.newAccessed();
+            Instant modified = request.newModified();
+            if ((accessed != null || modified != null) && (setsTimes || !request.hasSize())) {
+                file.setTimes(accessed, modified);
+            }
+            return file.attributes();
         }
-        return getattr(request);
     }
 
     @Override
@@ -202,28 +285,40 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public Opened open(Request request) throws IOException {
-        return Opened.of(fs.open(path(request), request.flags()));
+        long handle = fs.open(path(request), request.flags());
+        opened(request.node(), handle);
+        return Opened.of(handle);
+    }
+
+    private void opened(long node, long handle) {
+        if (lends) {
+            files.opened(node, handle);
+        }
     }
 
     @Override
     public Created create(Request request) throws IOException {
         String path = child(request);
         long handle = fs.create(path, request.mode() & 07777, request.flags());
+        Entry entry;
         try {
-            return new Created(entry(request.node(), request.name()), Opened.of(handle));
+            entry = entry(request.node(), request.name());
         } catch (IOException | RuntimeException | Error e) {
-            releaseUnused(path, handle);
+            // The kernel does not hear of the handle, and will not release it.
+            releaseQuietly(path, handle);
             throw e;
         }
+        opened(entry.node(), handle);
+        return new Created(entry, Opened.of(handle));
     }
 
-    /** The kernel does not hear of the handle, and will not release it. */
-    private void releaseUnused(String path, long handle) {
+    /** Where the caller waits for the answer to something else. */
+    private void releaseQuietly(String path, long handle) {
         try {
             fs.release(path, handle);
-        } catch (IOException e) {
+        } catch (IOException | RuntimeException e) {
             if (Errno.of(e) != Errno.ENOSYS) {
-                LOG.log(System.Logger.Level.WARNING, "releasing what could not be made: " + path, e);
+                LOG.log(System.Logger.Level.WARNING, "releasing " + (path == null ? "a removed file" : path), e);
             }
         }
     }
@@ -240,7 +335,8 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public void release(Request request) throws IOException {
-        if (!isLost(request)) {
+        boolean isLast = !lends || files.released(request.node(), request.handle());
+        if (isLast && releases && !isLost(request)) {
             fs.release(openPath(request), request.handle());
         }
     }

@@ -17,9 +17,11 @@ import java.util.List;
  * answer later, implement {@link InodeFileSystem}.
  *
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
- * another: then the handle alone tells the file, and where neither {@link #open} nor {@link #create} is overridden, so
- * that there are no handles, the caller gets ESTALE. ESTALE is also the answer to what has no handle: attributes,
- * permissions, owner and times (fstat(2), fchmod(2) and so on) of an open file whose name is gone.
+ * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),
+ * fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released meanwhile. The caller
+ * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where neither
+ * {@link #open} nor {@link #create} is overridden, so that there are no handles, and for extended attributes and
+ * access(2).
  */
 public interface PathFileSystem {
     /**
@@ -33,7 +35,7 @@ public interface PathFileSystem {
     /** Attributes of what is at a path; {@link java.nio.file.NoSuchFileException} where nothing is. */
     Attr getattr(String path) throws IOException;
 
-    /** Attributes of an open file; path may be null. By default those of the path. */
+    /** Attributes of an open file; path may be null. By default those of what is at the path. */
     default Attr getattr(String path, long handle) throws IOException {
         return getattr(named(path));
     }
@@ -88,9 +90,19 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
+    /** Changes permissions of an open file; path may be null. By default those of what is at the path. */
+    default void chmod(String path, long handle, int mode) throws IOException {
+        chmod(named(path), mode);
+    }
+
     /** Changes owner and group; -1 keeps one. */
     default void chown(String path, int uid, int gid) throws IOException {
         throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Changes owner and group of an open file; path may be null. By default those of what is at the path. */
+    default void chown(String path, long handle, int uid, int gid) throws IOException {
+        chown(named(path), uid, gid);
     }
 
     /** Changes times; null keeps one. */
@@ -140,7 +152,10 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** The last descriptor of an open file is gone. The path may be null. */
+    /**
+     * The last descriptor of an open file is gone. The path may be null. No other call has the handle any more or will
+     * get it, unless it was answered to several opens.
+     */
     default void release(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

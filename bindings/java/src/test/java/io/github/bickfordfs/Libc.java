@@ -22,6 +22,14 @@ final class Libc {
     private static final MethodHandle CLOSE = function("close", 1, JAVA_INT, JAVA_INT);
     private static final MethodHandle FCNTL = function("fcntl", 2, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS);
     private static final MethodHandle IOCTL = function("ioctl", 2, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
+    private static final MethodHandle FCHMOD = function("fchmod", 2, JAVA_INT, JAVA_INT, JAVA_INT);
+    private static final MethodHandle FCHOWN = function("fchown", 3, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT);
+    private static final MethodHandle FUTIMENS = function("futimens", 2, JAVA_INT, JAVA_INT, ADDRESS);
+    private static final MethodHandle FTRUNCATE = function("ftruncate", 2, JAVA_INT, JAVA_INT, JAVA_LONG);
+    private static final MethodHandle PREAD =
+            function("pread", 4, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle PWRITE =
+            function("pwrite", 4, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle RENAMEAT2 =
             function("renameat2", 5, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
 
@@ -51,6 +59,61 @@ final class Libc {
             if ((int) CLOSE.invokeExact(descriptor) != 0) {
                 throw new AssertionError("close failed");
             }
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static int fchmod(int descriptor, int mode) {
+        try {
+            return (int) FCHMOD.invokeExact(descriptor, mode);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static int fchown(int descriptor, int uid, int gid) {
+        try {
+            return (int) FCHOWN.invokeExact(descriptor, uid, gid);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Sets both times to these seconds. */
+    static int futimens(int descriptor, long seconds) {
+        try (Arena arena = Arena.ofConfined()) {
+            return (int) FUTIMENS.invokeExact(descriptor, arena.allocateFrom(JAVA_LONG, seconds, 0, seconds, 0));
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static int ftruncate(int descriptor, long size) {
+        try {
+            return (int) FTRUNCATE.invokeExact(descriptor, size);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static long write(int descriptor, String text, long offset) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment memory = arena.allocateFrom(text);
+            return (long) PWRITE.invokeExact(descriptor, memory, memory.byteSize() - 1, offset);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** The first bytes of a file. */
+    static String read(int descriptor) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment memory = arena.allocate(100);
+            if ((long) PREAD.invokeExact(descriptor, memory, 99L, 0L) < 0) {
+                throw new AssertionError("pread failed");
+            }
+            return memory.getString(0);
         } catch (Throwable e) {
             throw new AssertionError(e);
         }

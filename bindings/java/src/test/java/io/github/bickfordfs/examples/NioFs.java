@@ -69,7 +69,7 @@ public final class NioFs implements PathFileSystem {
 
     @Override
     public Attr getattr(String path, long handle) throws IOException {
-        return path == null ? Attr.file(0, 0644, channel(handle).size()) : getattr(path);
+        return path == null ? Attr.file(0, 0644, channel(handle).size()).withLinks(0) : getattr(path);
     }
 
     @Override
