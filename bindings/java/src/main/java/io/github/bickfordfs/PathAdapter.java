@@ -355,7 +355,8 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public StatFs statfs(Request request) throws IOException {
-        return fs.statfs(path(request));
+        String path = tree.pathOrNull(request.node());
+        return fs.statfs(path == null ? "/" : path);
     }
 
     @Override

@@ -170,7 +170,7 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Size and use. */
+    /** Size and use; the path is "/" for what has no name any more. */
     default StatFs statfs(String path) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

@@ -180,6 +180,19 @@ class OpenFilesTest {
         }
     }
 
+    @Test
+    void theFileSystemOfAFileWithoutANameIsKnown() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new KeptFs(), place.mountpoint, options("dev"))) {
+            Path file = place.mountpoint.resolve("file");
+            int descriptor = open(file, Libc.O_RDWR | Libc.O_CREAT | Libc.O_EXCL);
+            Files.delete(file);
+            String ours = "/proc/" + ProcessHandle.current().pid() + "/fd/" + descriptor;
+            assertEquals("1234\n", Place.command("stat", "-f", "-c", "%b", ours));
+            Libc.close(descriptor);
+        }
+    }
+
     /** Asked for the attributes of what has no name, it waits. */
     private static final class Slow extends KeptFs {
         final List<String> log = Collections.synchronizedList(new java.util.ArrayList<>());
