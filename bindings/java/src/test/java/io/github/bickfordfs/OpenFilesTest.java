@@ -15,6 +15,8 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -247,6 +249,30 @@ class OpenFilesTest {
             Libc.close(second);
             place.until("nothing is open", () -> fs.open() == 0);
             assertEquals(List.of("used 1", "released 1", "used 2", "released 2"), fs.log);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"dev", "uring"})
+    void handlesAreBorrowedWhileOthersAreReleased(String transport) throws Exception {
+        Transports.require(transport);
+        KeptFs fs = new KeptFs();
+        try (Place place = new Place();
+                Mount _ = Mount.paths(fs, place.mountpoint, options(transport));
+                ExecutorService callers = Executors.newFixedThreadPool(2)) {
+            for (int i = 0; i < 300; i++) {
+                Path file = place.mountpoint.resolve("file-" + i);
+                int first = open(file, Libc.O_RDWR | Libc.O_CREAT | Libc.O_EXCL);
+                int second = open(file, Libc.O_RDWR);
+                Files.delete(file);
+                var closing = callers.submit(() -> Libc.close(first));
+                var changing = callers.submit(() -> Libc.fchmod(second, 0600));
+                isEmptyAndNameless(second);
+                closing.get();
+                assertEquals(0, changing.get());
+                Libc.close(second);
+            }
+            place.until("nothing is open", () -> fs.open() == 0);
         }
     }
 }
