@@ -1,7 +1,7 @@
 //! Open files: open, read, write and what else is done through a handle.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
@@ -18,7 +18,7 @@ use crate::invalidation::{
     answer_after_invalidation, answer_with_attributes_forgotten, forget_attributes,
 };
 use crate::io_mode::IoMode;
-use crate::locks::Holder;
+use crate::locks::{Claims, Holder};
 use crate::lower_files::Key;
 use crate::mapped::Changed;
 use crate::sys;
@@ -41,25 +41,14 @@ pub(crate) struct OpenFile {
     counted: bool,
     /// Whether [`crate::mapped::Mapped`] does.
     mappable: bool,
-    /// Who took record locks through this handle.
-    pub(crate) lock_owners: Mutex<Vec<u64>>,
+    /// What record locks were taken through this handle.
+    pub(crate) claims: Claims,
 }
 
 /// Whether a write changed attributes that the kernel believes unchanged.
 struct Unheard(bool);
 
 impl OpenFile {
-    /// Remembers that `owner` locks through this handle.
-    pub(crate) fn locked_by(&self, owner: u64) {
-        let mut owners = self
-            .lock_owners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !owners.contains(&owner) {
-            owners.push(owner);
-        }
-    }
-
     fn new(node: u64, flags: u32, lower_flags: OFlags, way: Option<Way>) -> Self {
         let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
         Self {
@@ -71,7 +60,7 @@ impl OpenFile {
             writable: is_writable(flags),
             counted: way.is_some(),
             mappable: both && matches!(way, Some(Way::Kernel(_))),
-            lock_owners: Mutex::default(),
+            claims: Claims::default(),
         }
     }
 
@@ -387,6 +376,7 @@ impl StackFs {
         if self.locks.release(holder) {
             self.waiting.wake();
         }
+        file.claims.prune();
         if self.lower_reports_on_close {
             let fd = self.descriptor(&file)?;
             let fd = fd.try_clone().map_err(|error| errno(&error))?;
@@ -403,20 +393,8 @@ impl StackFs {
         if file.writable && self.write_back() {
             self.writers.remove(file.node);
         }
-        let owners = {
-            let mut owners = file
-                .lock_owners
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *owners)
-        };
         self.uncount(file.counts());
-        for owner in owners {
-            self.locks.release(Holder {
-                node: file.node,
-                owner,
-            });
-        }
+        self.locks.release_claims(file.node, &file.claims);
         let (node, mappable) = (file.node, file.mappable);
         drop(file);
         self.waiting.wake();

@@ -16,6 +16,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::StackFs;
+use crate::io::OpenFile;
 use crate::locks::{Holder, RecordLocks};
 use crate::sys::RecordLock;
 
@@ -72,6 +73,7 @@ enum Attempt {
         pid: u32,
         lock: RecordLock,
         fd: Arc<OwnedFd>,
+        file: Arc<OpenFile>,
     },
     Flock {
         fd: Arc<OwnedFd>,
@@ -80,7 +82,7 @@ enum Attempt {
 }
 
 impl Attempt {
-    fn new(op: &Setlk, node: u64, fd: Arc<OwnedFd>) -> Result<Self, Errno> {
+    fn new(op: &Setlk, file: Arc<OpenFile>, fd: Arc<OwnedFd>) -> Result<Self, Errno> {
         if op.flock {
             let operation = match op.lock.kind {
                 LockKind::Read => FlockOperation::NonBlockingLockShared,
@@ -90,7 +92,7 @@ impl Attempt {
             return Ok(Self::Flock { fd, operation });
         }
         let holder = Holder {
-            node,
+            node: file.node,
             owner: op.owner.0,
         };
         Ok(Self::Record {
@@ -98,6 +100,7 @@ impl Attempt {
             pid: op.lock.pid,
             lock: record(&op.lock)?,
             fd,
+            file,
         })
     }
 
@@ -136,7 +139,8 @@ impl Attempt {
                 pid,
                 lock,
                 fd,
-            } => locks.set(*holder, *pid, *lock, fd.as_fd()),
+                file,
+            } => locks.set(*holder, *pid, *lock, fd.as_fd(), &file.claims),
             Self::Flock { fd, operation } => rustix::fs::flock(fd, *operation),
         }
     }
@@ -344,14 +348,11 @@ impl StackFs {
 
     pub(crate) fn do_setlk(&self, cx: &Context<'_>, op: &Setlk, reply: Reply<()>) {
         let attempt = self.files.get(op.handle.0).and_then(|file| {
-            if !op.flock && op.lock.kind != LockKind::Unlock {
-                file.locked_by(op.owner.0);
-            }
             let fd = match op.flock {
                 true => self.flock_descriptor(&file)?,
                 false => self.descriptor(&file)?,
             };
-            Attempt::new(op, file.node, fd)
+            Attempt::new(op, file, fd)
         });
         let attempt = match attempt {
             Ok(attempt) => attempt,

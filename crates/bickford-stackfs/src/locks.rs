@@ -2,12 +2,13 @@
 //!
 //! A POSIX record lock belongs to a process and a file, and closing any descriptor of the file
 //! gives it up. Here every pair of inode and lock owner has a lower open file description of its
-//! own that carries its locks; dropping it at FLUSH is exactly that rule.
+//! own that carries its locks; dropping it at FLUSH is exactly that rule. What no FLUSH gives up, as locks of
+//! an open file description (`F_OFD_SETLK`), goes with the last handle that it was taken through.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -29,6 +30,48 @@ pub(crate) struct Holder {
 struct Carrier {
     fd: Arc<OwnedFd>,
     pid: u32,
+    /// Handles that claim it.
+    handles: usize,
+}
+
+/// What was locked through one handle: owners, and their carriers of that time. The kernel gives the number of
+/// an owner that is gone to another one, and one that has given its locks up takes others through other
+/// handles: such carriers are not this handle's.
+#[derive(Default)]
+pub(crate) struct Claims(Mutex<Vec<(u64, Weak<OwnedFd>)>>);
+
+impl Carrier {
+    fn claim(&mut self, owner: u64, claims: &Claims) -> Arc<OwnedFd> {
+        if claims.add(owner, &self.fd) {
+            self.handles += 1;
+        }
+        Arc::clone(&self.fd)
+    }
+}
+
+impl Claims {
+    fn list(&self) -> MutexGuard<'_, Vec<(u64, Weak<OwnedFd>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims a carrier; false if it was claimed before.
+    fn add(&self, owner: u64, carrier: &Arc<OwnedFd>) -> bool {
+        let mut list = self.list();
+        list.retain(|(_, claimed)| claimed.strong_count() > 0);
+        let known = list
+            .iter()
+            .any(|(_, claimed)| std::ptr::eq(claimed.as_ptr(), Arc::as_ptr(carrier)));
+        if !known {
+            list.push((owner, Arc::downgrade(carrier)));
+        }
+        !known
+    }
+
+    /// Forgets carriers that are gone.
+    pub(crate) fn prune(&self) {
+        self.list()
+            .retain(|(_, claimed)| claimed.strong_count() > 0);
+    }
 }
 
 /// A lock in the way of another.
@@ -62,23 +105,27 @@ impl RecordLocks {
     }
 
     /// Takes or gives up a lock without waiting; EAGAIN on a conflict, ENOLCK at the limit.
-    /// `opened` is any descriptor of the inode.
+    /// `opened` is any descriptor of the inode, `claims` are those of the handle it is asked through.
     pub(crate) fn set(
         &self,
         holder: Holder,
         pid: u32,
         lock: RecordLock,
         opened: BorrowedFd<'_>,
+        claims: &Claims,
     ) -> Result<(), Errno> {
         let known = self
             .carriers
             .of(holder.node)
-            .get(&holder)
-            .map(|carrier| Arc::clone(&carrier.fd));
+            .get_mut(&holder)
+            .map(|carrier| match lock.kind {
+                UNLOCK => Arc::clone(&carrier.fd),
+                _ => carrier.claim(holder.owner, claims),
+            });
         let fd = match known {
             Some(fd) => fd,
             None if lock.kind == UNLOCK => return Ok(()),
-            None => self.carrier(holder, pid, opened)?,
+            None => self.carrier(holder, pid, opened, claims)?,
         };
         sys::try_record_lock(fd.as_fd(), lock)
     }
@@ -88,6 +135,7 @@ impl RecordLocks {
         holder: Holder,
         pid: u32,
         opened: BorrowedFd<'_>,
+        claims: &Claims,
     ) -> Result<Arc<OwnedFd>, Errno> {
         if self.count.fetch_add(1, Ordering::AcqRel) >= self.limit {
             self.count.fetch_sub(1, Ordering::AcqRel);
@@ -106,17 +154,17 @@ impl RecordLocks {
             }
         };
         let mut carriers = self.carriers.of(holder.node);
-        if let Some(other) = carriers.get(&holder) {
+        if let Some(other) = carriers.get_mut(&holder) {
             self.count.fetch_sub(1, Ordering::AcqRel);
-            return Ok(Arc::clone(&other.fd));
+            return Ok(other.claim(holder.owner, claims));
         }
-        carriers.insert(
-            holder,
-            Carrier {
-                fd: Arc::clone(&fd),
-                pid,
-            },
-        );
+        let mut carrier = Carrier {
+            fd,
+            pid,
+            handles: 0,
+        };
+        let fd = carrier.claim(holder.owner, claims);
+        carriers.insert(holder, carrier);
         Ok(fd)
     }
 
@@ -198,6 +246,28 @@ impl RecordLocks {
         }
         removed.is_some()
     }
+
+    /// A handle is closed: gives up what was locked through no other handle.
+    pub(crate) fn release_claims(&self, node: u64, claims: &Claims) {
+        let claimed = std::mem::take(&mut *claims.list());
+        for (owner, claimed) in claimed {
+            let holder = Holder { node, owner };
+            let mut carriers = self.carriers.of(node);
+            let Some(carrier) = carriers.get_mut(&holder) else {
+                continue;
+            };
+            if !std::ptr::eq(Arc::as_ptr(&carrier.fd), claimed.as_ptr()) {
+                continue;
+            }
+            carrier.handles = carrier.handles.saturating_sub(1);
+            if carrier.handles == 0 {
+                let removed = carriers.remove(&holder);
+                drop(carriers);
+                self.count.fetch_sub(1, Ordering::AcqRel);
+                drop(removed);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +290,8 @@ mod tests {
     fn two_owners_conflict_and_one_does_not_with_itself() {
         let file = tempfile::tempfile().unwrap();
         let locks = RecordLocks::new(8).unwrap();
-        let set = |holder, pid, lock| locks.set(holder, pid, lock, file.as_fd());
+        let claims = Claims::default();
+        let set = |holder, pid, lock| locks.set(holder, pid, lock, file.as_fd(), &claims);
         set(ONE, 100, range(WRITE, 0, 10)).unwrap();
         set(ONE, 100, range(WRITE, 5, 10)).unwrap();
         assert_eq!(set(TWO, 200, range(WRITE, 9, 1)), Err(Errno::AGAIN));
@@ -252,10 +323,51 @@ mod tests {
     fn holders_are_bounded() {
         let file = tempfile::tempfile().unwrap();
         let locks = RecordLocks::new(1).unwrap();
-        locks.set(ONE, 1, range(WRITE, 0, 1), file.as_fd()).unwrap();
-        let full = locks.set(TWO, 1, range(WRITE, 5, 1), file.as_fd());
-        assert_eq!(full, Err(Errno::NOLCK));
+        let claims = Claims::default();
+        let set = |holder, start| {
+            let lock = range(WRITE, start, 1);
+            locks.set(holder, 1, lock, file.as_fd(), &claims)
+        };
+        set(ONE, 0).unwrap();
+        assert_eq!(set(TWO, 5), Err(Errno::NOLCK));
         locks.release(ONE);
-        locks.set(TWO, 1, range(WRITE, 5, 1), file.as_fd()).unwrap();
+        set(TWO, 5).unwrap();
+    }
+
+    #[test]
+    fn a_handle_gives_up_only_what_was_locked_through_it_and_through_no_other() {
+        let file = tempfile::tempfile().unwrap();
+        let locks = RecordLocks::new(8).unwrap();
+        let [first, second, other] = [(); 3].map(|()| Claims::default());
+        let set = |holder, claims| locks.set(holder, 1, range(WRITE, 0, 1), file.as_fd(), claims);
+        set(ONE, &first).unwrap();
+        assert!(locks.release(ONE));
+        set(ONE, &second).unwrap();
+        locks.release_claims(7, &first);
+        assert_eq!(set(TWO, &other), Err(Errno::AGAIN), "it is the second's");
+        set(ONE, &first).unwrap();
+        locks.release_claims(7, &first);
+        assert_eq!(
+            set(TWO, &other),
+            Err(Errno::AGAIN),
+            "it is the second's, too"
+        );
+        locks.release_claims(7, &second);
+        set(TWO, &other).unwrap();
+    }
+
+    #[test]
+    fn a_handle_remembers_no_owner_that_is_gone() {
+        let file = tempfile::tempfile().unwrap();
+        let locks = RecordLocks::new(8).unwrap();
+        let claims = Claims::default();
+        for owner in 0..100 {
+            let holder = Holder { node: 7, owner };
+            let lock = range(WRITE, 0, 1);
+            locks.set(holder, 1, lock, file.as_fd(), &claims).unwrap();
+            locks.release(holder);
+            claims.prune();
+            assert_eq!(claims.list().len(), 0);
+        }
     }
 }

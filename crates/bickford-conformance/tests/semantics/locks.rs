@@ -15,6 +15,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("whole-locks-of-readers", whole_locks_of_readers),
     ("record-locks", record_locks),
     ("record-locks-of-several", record_locks_of_several),
+    (
+        "record-locks-and-inherited-handles",
+        record_locks_and_inherited_handles,
+    ),
     ("record-locks-in-deadlock", record_locks_in_deadlock),
     (
         "record-locks-in-deadlock-later",
@@ -125,6 +129,11 @@ impl Holding {
         let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-worker"));
         command.args(["hold-lock", kind]).arg(path).args(rest);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::of(command)
+    }
+
+    /// Waits until the process that is started so holds its lock.
+    fn of(mut command: Command) -> Self {
         let mut process = command.spawn().expect("worker");
         let output = process.stdout.take().expect("output");
         let lines = BufReader::new(output).lines();
@@ -195,6 +204,39 @@ fn record_locks_of_several(top: &Path) -> Seen {
         || locked_by(&file, 2, 1).expect("F_GETLK").is_none()
     ));
     ask(&holding);
+    seen
+}
+
+/// A process closes a file that another has inherited, and locks it through another handle: that the other
+/// process closes the first changes nothing.
+fn record_locks_and_inherited_handles(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = top.join("file");
+    fs::write(&path, "").expect("create");
+    let open = || File::options().read(true).write(true).open(&path);
+    let first = open().expect("open");
+    let other = top.join("other");
+    fs::write(&other, "").expect("create");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-worker"));
+    command.args(["hold-lock", "write"]).arg(&other);
+    command.args(["0", "1"]).stdin(Stdio::piped());
+    command.stdout(Stdio::piped());
+    command.stderr(first.try_clone().expect("duplicate"));
+    let mut holding = Holding::of(command);
+    let lock =
+        |file: &File| record_lock(file, LockKind::Write, 0, 1).map_err(|error| error.to_string());
+    saw!(seen, lock(&first), other_process("record", &path));
+    drop(first);
+    saw!(seen, other_process("record", &path));
+    let second = open().expect("open");
+    saw!(seen, lock(&second));
+    holding.go_on();
+    holding.process.wait().expect("wait");
+    for _ in 0..20 {
+        saw!(seen, other_process("record", &path));
+    }
+    drop(second);
+    saw!(seen, freed("record", &path));
     seen
 }
 
