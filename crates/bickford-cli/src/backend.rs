@@ -210,6 +210,9 @@ impl Backend {
                 "--nfs-export: a layer has seen no name of what comes by a file handle; leave --nfs-export or --layer out",
             ));
         }
+        if let Err(error) = bickford_stackfs::raise_descriptor_limit() {
+            tracing::warn!("no more open files than ulimit -Sn says: {error}");
+        }
         let builder = StackFs::builder(source).settings(settings);
         let stackfs = builder.mount_flags(mount.flags).build();
         let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;

@@ -9,6 +9,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::time::Duration;
 
 use common::{Place, assert_refused, assert_silent, bickford, run, wait_until};
@@ -53,6 +54,23 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
         daemon,
         "its own session"
     );
+}
+
+#[test]
+fn the_daemon_opens_as_many_files_as_it_may() {
+    let Some(place) = Place::new() else { return };
+    let script = "ulimit -Sn 256 && exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_bickford"), "mount"]);
+    assert_silent(&run(command.args([place.source(), place.mountpoint()])));
+    let daemon = place.daemon().unwrap().as_raw_nonzero();
+    let limits = fs::read_to_string(format!("/proc/{daemon}/limits")).unwrap();
+    let words = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let words = words.unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words.first(), words.get(1), "{limits}");
+    place.unmount(&place.mountpoint());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bickford::backing::Backing;
 use rustix::io::Errno;
 
+use crate::descriptors::Share;
 use crate::sharded::Sharded;
 
 /// Inodes that nobody has open and that stay registered, so that opening them again is cheap. Each takes
@@ -79,8 +80,7 @@ pub(crate) struct Backings {
     idle: Mutex<Idle>,
     registered: AtomicUsize,
     limit: usize,
-    readers: AtomicUsize,
-    reader_limit: usize,
+    readers: Share,
     /// The kernel refuses them all.
     refused: AtomicBool,
 }
@@ -90,16 +90,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Backings {
-    /// At most `limit` inodes at once; the others go through the daemon. Of them `reader_limit` may keep a
-    /// descriptor.
-    pub(crate) fn new(limit: usize, reader_limit: usize) -> Self {
+    /// At most `limit` inodes at once; the others go through the daemon. Some keep a descriptor of
+    /// `readers`.
+    pub(crate) fn new(limit: usize, readers: Share) -> Self {
         Self {
             inodes: Sharded::default(),
             idle: Mutex::default(),
             registered: AtomicUsize::new(0),
             limit,
-            readers: AtomicUsize::new(0),
-            reader_limit,
+            readers,
             refused: AtomicBool::new(false),
         }
     }
@@ -158,8 +157,7 @@ impl Backings {
         if !file.lasting {
             return None;
         }
-        if self.readers.fetch_add(1, Ordering::AcqRel) >= self.reader_limit {
-            self.readers.fetch_sub(1, Ordering::AcqRel);
+        if !self.readers.take() {
             return None;
         }
         Some(Arc::clone(file.fd))
@@ -221,7 +219,7 @@ impl Backings {
                 }
                 registered.reader.is_some().then(|| {
                     let (place, evicted) =
-                        lock(&self.idle).push(node, IDLE_MAX.min(self.reader_limit / 2));
+                        lock(&self.idle).push(node, IDLE_MAX.min(self.readers.limit() / 2));
                     registered.idle = Some(place);
                     evicted
                 })
@@ -280,7 +278,7 @@ impl Backings {
         if let Some(Inode::Kernel(registered)) = removed {
             self.registered.fetch_sub(1, Ordering::AcqRel);
             if registered.reader.is_some() {
-                self.readers.fetch_sub(1, Ordering::AcqRel);
+                self.readers.give();
             }
         }
     }
@@ -309,7 +307,7 @@ mod tests {
 
     #[test]
     fn an_inode_keeps_its_way_until_the_last_close() {
-        let backings = Backings::new(8, 8);
+        let backings = Backings::new(8, Share::alone(8));
         let fd = lower();
         assert_eq!(backings.open(1, &file(&fd), &refuse), Way::Daemon);
         let panics: Register<'_> = &|_| panic!("asked again");
@@ -323,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_refusal_of_privilege_is_not_asked_for_again() {
-        let backings = Backings::new(8, 8);
+        let backings = Backings::new(8, Share::alone(8));
         let fd = lower();
         assert_eq!(
             backings.open(1, &file(&fd), &|_| Some(Err(Errno::PERM.into()))),
@@ -339,7 +337,7 @@ mod tests {
     fn those_beyond_the_limit_are_not_registered() {
         let asked: Register<'_> = &|_| panic!("asked");
         let fd = lower();
-        let none = Backings::new(0, 0);
+        let none = Backings::new(0, Share::alone(0));
         assert_eq!(none.open(1, &file(&fd), asked), Way::Daemon);
     }
 }

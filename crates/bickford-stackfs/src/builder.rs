@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use bickford::mount::GenericFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::Resource;
 
 use crate::backing::Backings;
 use crate::credentials::Identity;
+use crate::descriptors::descriptor_limit;
 use crate::handles::HandleTable;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
@@ -23,8 +23,6 @@ use crate::sys::fanotify::Fanotify;
 use crate::writers::Writers;
 use crate::{StackFs, sys};
 
-/// Descriptors left for the session, its transport and the program around it.
-const RESERVED: usize = 64;
 const DESCRIPTORS_MIN: usize = 64;
 /// Opens at once, which bounds the memory for them; their descriptors are bounded apart.
 const OPENS_MAX: usize = 1 << 20;
@@ -38,6 +36,9 @@ const REPORT_ON_CLOSE: [u32; 6] = [
     0x0102_1997,
     0x00c3_6400,
 ];
+
+/// Files of each kind that are kept open at most where the kernel opens them without asking.
+const CACHED_FILES_MAX: usize = 1024;
 
 const ACCESS_TIMES: GenericFlags = GenericFlags::NO_ATIME
     .union(GenericFlags::NO_DIR_ATIME)
@@ -115,7 +116,8 @@ impl Builder {
         self
     }
 
-    /// Uses at most so many descriptors; by default what `ulimit -n` allows, but for a few.
+    /// Keeps at most so many descriptors; by default what `ulimit -n` allows, but for a few.
+    /// [`raise_descriptor_limit`](crate::raise_descriptor_limit) makes that more.
     #[must_use]
     pub fn descriptors(mut self, limit: usize) -> Self {
         self.descriptors = Some(limit);
@@ -182,21 +184,34 @@ impl Builder {
                  handles are needed; names and attributes are cached for a second instead"
             );
         }
-        let locks = Arc::new(RecordLocks::new(descriptors / 8)?);
+        let cached = DescriptorCache::capacity_of((descriptors / 8).min(CACHED_FILES_MAX));
+        let nodes = Nodes::new(root, descriptors, self.handles)?;
+        let budget = nodes.budget().clone();
+        let all = budget.limit();
+        // Objects that take a descriptor each are to be found, whatever is open.
+        let files = all
+            - if nodes.has_handles() {
+                all / 8
+            } else {
+                all / 2
+            };
+        let locks = Arc::new(RecordLocks::new(budget.share(all / 8))?);
         Ok(StackFs {
             settings: self.settings,
             nodes,
             files: HandleTable::new(OPENS_MAX),
-            lower_files: LowerFiles::new(descriptors),
-            dirs: HandleTable::new(descriptors),
+            lower_files: LowerFiles::new(budget.share(files)),
+            flocks: Arc::new(budget.share(all / 8)),
+            dirs: HandleTable::new(OPENS_MAX),
+            open_dirs: Arc::new(budget.share(files)),
             waiting: WaitingLocks::new(Arc::clone(&locks)),
             locks,
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),
-            backings: Backings::new(OPENS_MAX, descriptors / 4),
-            readers: DescriptorCache::new((descriptors / 8).min(1024)),
-            on_demand_writers: DescriptorCache::new((descriptors / 8).min(1024)),
+            backings: Backings::new(OPENS_MAX, budget.share(all / 4)),
+            readers: DescriptorCache::new(cached),
+            on_demand_writers: DescriptorCache::new(cached),
             in_force: OnceLock::new(),
             fanotify: fanotify.and_then(Result::ok),
             overflows: Overflows::default(),
@@ -204,14 +219,6 @@ impl Builder {
             stacked: magic == OVERLAY_MAGIC,
         })
     }
-}
-
-fn descriptor_limit() -> usize {
-    let limit = rustix::process::getrlimit(Resource::Nofile).current;
-    let limit = limit
-        .and_then(|limit| usize::try_from(limit).ok())
-        .unwrap_or(1 << 20);
-    limit.min(1 << 20).saturating_sub(RESERVED)
 }
 
 /// SOURCE open for reading, in a copy of its mounts that is ours alone where that can be had.

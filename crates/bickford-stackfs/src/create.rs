@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use bickford::Context;
 use bickford::ops::{
     Created, Entry, Link, Lookup, Mkdir, Mknod, Rename, Rmdir, Symlink, Target, Tmpfile, Unlink,
     decode_device,
 };
+use bickford::{Context, NodeId};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -39,6 +39,26 @@ impl StackFs {
                 Ok(Entry::negative(valid))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the kernel to forget inodes that it does not use, where they take descriptors that are scarce.
+    pub(crate) fn prune(&self, cx: &Context<'_>) {
+        let Some(nodes) = self.nodes.to_prune() else {
+            return;
+        };
+        let notifier = cx.notifier();
+        let asked = match self.nodes.kernel_prunes() {
+            true => notifier.prune(&nodes.into_iter().map(NodeId).collect::<Vec<_>>()),
+            false => nodes.into_iter().try_for_each(|node| {
+                let named = self.nodes.named(node);
+                named.map_or(Ok(()), |(parent, name)| {
+                    notifier.invalidate_entry(NodeId(parent), &name)
+                })
+            }),
+        };
+        if let Err(error) = asked {
+            tracing::debug!("StackFS: the kernel keeps what it does not use: {error}");
         }
     }
 

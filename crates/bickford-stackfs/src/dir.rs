@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::StackFs;
+use crate::descriptors::Permit;
 use crate::dir_stream::{DirStream, LowerEntry};
 use crate::invalidation::forget_attributes_now;
 use crate::io_mode::IoMode;
@@ -19,6 +20,7 @@ pub(crate) struct OpenDir {
     pub(crate) node: u64,
     pub(crate) fd: Arc<OwnedFd>,
     stream: Mutex<DirStream>,
+    _room: Permit,
 }
 
 impl OpenDir {
@@ -29,6 +31,7 @@ impl OpenDir {
 
 impl StackFs {
     fn open_dir(&self, node: NodeId) -> Result<OpenDir, Errno> {
+        let room = Permit::of(&self.open_dirs)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = Arc::new(self.nodes.open(node.0, flags)?);
         let stream = Mutex::new(DirStream::new(Arc::clone(&fd)));
@@ -36,6 +39,7 @@ impl StackFs {
             node: node.0,
             fd,
             stream,
+            _room: room,
         })
     }
 
@@ -128,7 +132,7 @@ impl StackFs {
             mode: u32::from(lower.kind) << 12,
         };
         let dots = matches!(name.name, b"." | b"..");
-        if dots || !listing.is_plus() {
+        if dots || !listing.is_plus() || self.nodes.are_scarce() {
             return listing.push(&name);
         }
         // A name that is gone meanwhile is listed all the same, as readdir(3) may do.

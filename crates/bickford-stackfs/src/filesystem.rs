@@ -49,6 +49,7 @@ impl FileSystem for StackFs {
         }
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
+        self.nodes.set_kernel(negotiation.kernel_minor());
         let privileged = self.identity.may_register();
         let in_force = settle(&self.settings, privileged, self.stacked, negotiation)?;
         tracing::info!(
@@ -60,7 +61,8 @@ impl FileSystem for StackFs {
         );
         self.settle_watch(negotiation.kernel_minor());
         if in_force.io == IoMode::Cached {
-            self.nodes.without_handles();
+            self.nodes
+                .without_handles(self.readers.capacity() + self.on_demand_writers.capacity());
         }
         if self.in_force.set(in_force).is_err() {
             tracing::error!("StackFS: one file system serves one session");
@@ -95,8 +97,9 @@ impl FileSystem for StackFs {
         }
     }
 
-    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
+    fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         reply.complete(self.do_lookup(&op));
+        self.prune(cx);
     }
 
     fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {

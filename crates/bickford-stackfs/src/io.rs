@@ -14,6 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
 use crate::backing::{File, Register, Way};
+use crate::descriptors::Permit;
 use crate::invalidation::{
     answer_after_invalidation, answer_with_attributes_forgotten, forget_attributes,
 };
@@ -33,7 +34,7 @@ pub(crate) struct OpenFile {
     /// Whether `fd` is counted in [`crate::lower_files::LowerFiles`].
     shared: bool,
     /// This open's alone, from its first flock(2) on: such locks belong to the description.
-    flock: OnceLock<Arc<OwnedFd>>,
+    flock: OnceLock<(Arc<OwnedFd>, Permit)>,
     pub(crate) node: u64,
     /// Whether the caller may write, so that the page cache may hold what the lower has not.
     writable: bool,
@@ -307,14 +308,15 @@ impl StackFs {
 
     /// A descriptor that no other open shares, for flock(2).
     pub(crate) fn flock_descriptor(&self, file: &OpenFile) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(fd) = file.flock.get() {
+        if let Some((fd, _)) = file.flock.get() {
             return Ok(Arc::clone(fd));
         }
+        let room = Permit::of(&self.flocks).map_err(|_| Errno::NOLCK)?;
         // A lock on NFS asks for the access that the caller has.
         let access = file.lower_flags & OFlags::RWMODE;
         let fd = self.descriptor(file)?;
         let own = Arc::new(self.nodes.proc().reopen(fd.as_fd(), access)?);
-        Ok(Arc::clone(file.flock.get_or_init(|| own)))
+        Ok(Arc::clone(&file.flock.get_or_init(|| (own, room)).0))
     }
 
     pub(crate) fn do_read(&self, op: &Read) -> Result<Data, Errno> {

@@ -24,6 +24,7 @@ mod backing;
 mod builder;
 mod create;
 mod credentials;
+mod descriptors;
 mod dir;
 mod dir_stream;
 mod filesystem;
@@ -48,12 +49,14 @@ mod xattr;
 use std::sync::{Arc, OnceLock};
 
 pub use builder::{Builder, Error};
+pub use descriptors::raise_descriptor_limit;
 pub use io_mode::IoMode;
 pub use lower_watch::LowerWatch;
 pub use presets::{Lower, Preset, Settings, UnknownName};
 
 use backing::Backings;
 use credentials::Identity;
+use descriptors::Share;
 use dir::OpenDir;
 use handles::HandleTable;
 use io::OpenFile;
@@ -73,7 +76,10 @@ pub struct StackFs {
     nodes: Nodes,
     files: HandleTable<OpenFile>,
     lower_files: LowerFiles,
+    /// Room for descriptors of whole-file locks.
+    flocks: Arc<Share>,
     dirs: HandleTable<OpenDir>,
+    open_dirs: Arc<Share>,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,
     identity: Identity,

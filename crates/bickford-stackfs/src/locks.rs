@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::descriptors::Share;
 use crate::node::ProcFd;
 use crate::sharded::Sharded;
 use crate::sys::{self, RecordLock};
@@ -89,18 +89,16 @@ pub(crate) struct RecordLocks {
     /// By the holder's inode: all holders of one are in one part.
     carriers: Sharded<HashMap<Holder, Carrier>>,
     proc: ProcFd,
-    count: AtomicUsize,
-    limit: usize,
+    room: Share,
 }
 
 impl RecordLocks {
-    /// At most `limit` pairs of inode and owner.
-    pub(crate) fn new(limit: usize) -> Result<Self, Errno> {
+    /// A descriptor of `room` for each pair of inode and owner.
+    pub(crate) fn new(room: Share) -> Result<Self, Errno> {
         Ok(Self {
             proc: ProcFd::open()?,
             carriers: Sharded::default(),
-            count: AtomicUsize::new(0),
-            limit,
+            room,
         })
     }
 
@@ -137,8 +135,7 @@ impl RecordLocks {
         opened: BorrowedFd<'_>,
         claims: &Claims,
     ) -> Result<Arc<OwnedFd>, Errno> {
-        if self.count.fetch_add(1, Ordering::AcqRel) >= self.limit {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+        if !self.room.take() {
             return Err(Errno::NOLCK);
         }
         let opened = self
@@ -149,13 +146,13 @@ impl RecordLocks {
         let fd = match opened {
             Ok(fd) => fd,
             Err(error) => {
-                self.count.fetch_sub(1, Ordering::AcqRel);
+                self.room.give();
                 return Err(error);
             }
         };
         let mut carriers = self.carriers.of(holder.node);
         if let Some(other) = carriers.get_mut(&holder) {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            self.room.give();
             return Ok(other.claim(holder.owner, claims));
         }
         let mut carrier = Carrier {
@@ -237,12 +234,12 @@ impl RecordLocks {
 
     /// Gives up every lock of a holder; true if there was any to give up.
     pub(crate) fn release(&self, holder: Holder) -> bool {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.room.taken() == 0 {
             return false;
         }
         let removed = self.carriers.of(holder.node).remove(&holder);
         if removed.is_some() {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            self.room.give();
         }
         removed.is_some()
     }
@@ -263,7 +260,7 @@ impl RecordLocks {
             if carrier.handles == 0 {
                 let removed = carriers.remove(&holder);
                 drop(carriers);
-                self.count.fetch_sub(1, Ordering::AcqRel);
+                self.room.give();
                 drop(removed);
             }
         }
@@ -289,7 +286,7 @@ mod tests {
     #[test]
     fn two_owners_conflict_and_one_does_not_with_itself() {
         let file = tempfile::tempfile().unwrap();
-        let locks = RecordLocks::new(8).unwrap();
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
         let claims = Claims::default();
         let set = |holder, pid, lock| locks.set(holder, pid, lock, file.as_fd(), &claims);
         set(ONE, 100, range(WRITE, 0, 10)).unwrap();
@@ -322,7 +319,7 @@ mod tests {
     #[test]
     fn holders_are_bounded() {
         let file = tempfile::tempfile().unwrap();
-        let locks = RecordLocks::new(1).unwrap();
+        let locks = RecordLocks::new(Share::alone(1)).unwrap();
         let claims = Claims::default();
         let set = |holder, start| {
             let lock = range(WRITE, start, 1);
@@ -337,7 +334,7 @@ mod tests {
     #[test]
     fn a_handle_gives_up_only_what_was_locked_through_it_and_through_no_other() {
         let file = tempfile::tempfile().unwrap();
-        let locks = RecordLocks::new(8).unwrap();
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
         let [first, second, other] = [(); 3].map(|()| Claims::default());
         let set = |holder, claims| locks.set(holder, 1, range(WRITE, 0, 1), file.as_fd(), claims);
         set(ONE, &first).unwrap();
@@ -359,7 +356,7 @@ mod tests {
     #[test]
     fn a_handle_remembers_no_owner_that_is_gone() {
         let file = tempfile::tempfile().unwrap();
-        let locks = RecordLocks::new(8).unwrap();
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
         let claims = Claims::default();
         for owner in 0..100 {
             let holder = Holder { node: 7, owner };

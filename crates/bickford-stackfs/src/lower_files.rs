@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::descriptors::Share;
 use crate::sharded::Sharded;
 
 /// An inode and the flags that its file was opened with.
@@ -29,23 +29,21 @@ struct Shared {
 /// See the module.
 pub(crate) struct LowerFiles {
     files: Sharded<HashMap<Key, Shared>>,
-    held: AtomicUsize,
-    limit: usize,
+    room: Share,
 }
 
 impl LowerFiles {
-    /// Room for `limit` descriptors, a quarter of it for what could do without.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// Takes descriptors of `room`, a quarter of it for what could do without.
+    pub(crate) fn new(room: Share) -> Self {
         Self {
             files: Sharded::default(),
-            held: AtomicUsize::new(0),
-            limit,
+            room,
         }
     }
 
     /// Whether opens that can do without a descriptor are to do so.
     pub(crate) fn are_scarce(&self) -> bool {
-        self.held.load(Ordering::Relaxed) >= self.limit / 4
+        self.room.taken() >= self.room.limit() / 4 || self.room.is_scarce()
     }
 
     /// The descriptor to use for one more open: another open's, or else `fd`. ENFILE at the limit.
@@ -58,8 +56,7 @@ impl LowerFiles {
             drop(files);
             return Ok(shared);
         }
-        if self.held.fetch_add(1, Ordering::Relaxed) >= self.limit {
-            self.held.fetch_sub(1, Ordering::Relaxed);
+        if !self.room.take() {
             drop(files);
             return Err(Errno::NFILE);
         }
@@ -73,7 +70,7 @@ impl LowerFiles {
 
     /// A descriptor of the inode, if one that is open for reading or writing is at hand.
     pub(crate) fn any(&self, node: u64) -> Option<Arc<OwnedFd>> {
-        if self.held.load(Ordering::Relaxed) == 0 {
+        if self.room.taken() == 0 {
             return None;
         }
         let files = self.files.of(node);
@@ -91,8 +88,8 @@ impl LowerFiles {
         if shared.opens == 0 {
             let closed = files.remove(&key);
             drop(files);
-            self.held.fetch_sub(1, Ordering::Relaxed);
             drop(closed);
+            self.room.give();
         }
     }
 }
@@ -116,7 +113,7 @@ mod tests {
 
     #[test]
     fn opens_with_the_same_flags_share_a_descriptor_until_the_last_close() {
-        let files = LowerFiles::new(2);
+        let files = LowerFiles::new(Share::alone(2));
         let first = files.open(READ, file()).unwrap();
         for _ in 0..1000 {
             assert!(Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
@@ -137,7 +134,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_bounded_and_opens_are_not() {
-        let files = LowerFiles::new(1);
+        let files = LowerFiles::new(Share::alone(1));
         files.open(READ, file()).unwrap();
         assert_eq!(files.open(WRITE, file()).unwrap_err(), Errno::NFILE);
         assert!(files.open(READ, file()).is_ok());
@@ -148,7 +145,7 @@ mod tests {
 
     #[test]
     fn they_are_scarce_from_a_quarter_of_the_limit_on() {
-        let files = LowerFiles::new(8);
+        let files = LowerFiles::new(Share::alone(8));
         files.open(READ, file()).unwrap();
         assert!(!files.are_scarce());
         files.open(WRITE, file()).unwrap();

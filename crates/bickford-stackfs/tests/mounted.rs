@@ -427,18 +427,20 @@ fn without_file_handles_descriptors_are_bounded_and_given_back() {
     for number in 0..300 {
         fs::write(mount.below(number.to_string()), "").unwrap();
     }
+    // Half of what is left when an eighth is set aside for directories.
+    let most = 112;
     // Held open here, so that the kernel forgets none of them.
     let open =
         |number: i32| rustix::fs::open(mount.path(number.to_string()), OFlags::PATH, Mode::empty());
     let opened: Vec<_> = (0..300).map(open).collect();
-    assert!(opened.iter().take(128).all(Result::is_ok));
+    assert!(opened.iter().take(most).all(Result::is_ok));
     assert!(
         opened
             .iter()
-            .skip(128)
+            .skip(most)
             .all(|open| matches!(open, Err(Errno::NFILE)))
     );
-    assert_eq!(mount.stackfs.table_len(), 128);
+    assert_eq!(mount.stackfs.table_len(), most);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::descriptors::Share;
 use crate::sharded::{SHARDS, Sharded};
 
 struct Cached {
@@ -55,12 +55,22 @@ pub(crate) struct DescriptorCache {
 }
 
 impl DescriptorCache {
+    /// How many descriptors a cache for about `capacity` holds at most.
+    pub(crate) fn capacity_of(capacity: usize) -> usize {
+        (capacity / SHARDS).max(1) * SHARDS
+    }
+
     /// Room for about `capacity` descriptors.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             shards: Sharded::default(),
-            shard_capacity: (capacity / SHARDS).max(1),
+            shard_capacity: Self::capacity_of(capacity) / SHARDS,
         }
+    }
+
+    /// How many descriptors it holds at most.
+    pub(crate) fn capacity(&self) -> usize {
+        self.shard_capacity * SHARDS
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
@@ -91,25 +101,23 @@ impl DescriptorCache {
 /// Descriptors that keep removed objects reachable until the kernel forgets them.
 pub(crate) struct Parked {
     descriptors: Sharded<HashMap<u64, Arc<OwnedFd>>>,
-    count: AtomicUsize,
-    limit: AtomicUsize,
+    room: Share,
 }
 
 impl Parked {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(room: Share) -> Self {
         Self {
             descriptors: Sharded::default(),
-            count: AtomicUsize::new(0),
-            limit: AtomicUsize::new(limit),
+            room,
         }
     }
 
     pub(crate) fn set_limit(&self, limit: usize) {
-        self.limit.store(limit, Ordering::Relaxed);
+        self.room.set_limit(limit);
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.room.taken() == 0 {
             return None;
         }
         self.descriptors.of(id).get(&id).cloned()
@@ -119,10 +127,7 @@ impl Parked {
     /// somebody else has it open.
     pub(crate) fn park(&self, id: u64, fd: OwnedFd) -> bool {
         let mut descriptors = self.descriptors.of(id);
-        if self.count.fetch_add(1, Ordering::AcqRel) >= self.limit.load(Ordering::Relaxed)
-            || descriptors.contains_key(&id)
-        {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+        if descriptors.contains_key(&id) || !self.room.take() {
             return false;
         }
         descriptors.insert(id, Arc::new(fd));
@@ -130,12 +135,12 @@ impl Parked {
     }
 
     pub(crate) fn release(&self, id: u64) {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.room.taken() == 0 {
             return;
         }
         let removed = self.descriptors.of(id).remove(&id);
         if removed.is_some() {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            self.room.give();
         }
     }
 }
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn parking_stops_at_the_limit() {
-        let parked = Parked::new(2);
+        let parked = Parked::new(Share::alone(2));
         assert!(parked.park(1, descriptor()));
         assert!(!parked.park(1, descriptor()), "one descriptor a node");
         assert!(parked.park(2, descriptor()));

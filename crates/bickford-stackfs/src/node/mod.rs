@@ -12,14 +12,16 @@ mod cache;
 mod mounts;
 mod table;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
+use crate::descriptors::Budget;
 use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
@@ -33,6 +35,11 @@ pub(crate) const ROOT: u64 = 1;
 /// Directories that are kept open at most, so that a daemon whose files are closed has no more than
 /// 1,024 descriptors, whatever its limit.
 const DIRECTORIES_MAX: usize = 768;
+
+/// Inodes that the kernel is asked to forget at once, about.
+const PRUNED_MAX: usize = 1024;
+/// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
+const PRUNE_SINCE: u32 = 45;
 
 const STATX_WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
@@ -93,8 +100,11 @@ pub(crate) struct Nodes {
     directories: DescriptorCache,
     parked: Parked,
     limit_said: AtomicBool,
-    held_limit: usize,
-    descriptors: usize,
+    budget: Budget,
+    /// Lookups while descriptors were scarce.
+    scarce_lookups: AtomicUsize,
+    /// The kernel forgets what it is asked to.
+    kernel_prunes: AtomicBool,
 }
 
 fn statx_of(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
@@ -125,24 +135,93 @@ impl Nodes {
             .and_then(|m| m.get(0))
             .is_some_and(|m| m.direct);
         let root_handle = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH).ok();
-        let held_limit = descriptors / 2;
+        let directories = (descriptors / 8).min(DIRECTORIES_MAX);
+        let cached = DescriptorCache::capacity_of(directories);
+        let budget = Budget::new(descriptors.saturating_sub(cached));
+        let all = budget.limit();
         Ok(Self {
             root: Arc::new(root),
             proc: ProcFd::open()?,
             mounts,
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
-            table: NodeTable::new(held_limit),
-            directories: DescriptorCache::new((descriptors / 8).min(DIRECTORIES_MAX)),
-            parked: Parked::new(descriptors / 4),
+            table: NodeTable::new(budget.share(all / 2)),
+            directories: DescriptorCache::new(directories),
+            parked: Parked::new(budget.share(all / 4)),
             limit_said: AtomicBool::new(false),
-            held_limit,
-            descriptors,
+            budget,
+            scarce_lookups: AtomicUsize::new(0),
+            kernel_prunes: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn proc(&self) -> &ProcFd {
         &self.proc
+    }
+
+    /// All descriptors, but for those of [`Self::directory`].
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether nodes are kept as file handles, where their file system has them.
+    pub(crate) fn has_handles(&self) -> bool {
+        self.mounts.is_some()
+    }
+
+    /// Whether inodes are held as descriptors and few are left: the kernel is then to forget what it does
+    /// not use.
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.table.is_scarce()
+    }
+
+    /// The minor version of the kernel's interface.
+    pub(crate) fn set_kernel(&self, minor: u32) {
+        let prunes = minor >= PRUNE_SINCE;
+        self.kernel_prunes.store(prunes, Ordering::Relaxed);
+    }
+
+    /// Nodes that the kernel is to be asked to forget now; asked after each lookup.
+    pub(crate) fn to_prune(&self) -> Option<Vec<u64>> {
+        if !self.are_scarce() {
+            return None;
+        }
+        let lookups = self.scarce_lookups.fetch_add(1, Ordering::Relaxed);
+        let limit = self.table.held_limit();
+        let due = lookups.is_multiple_of((limit / 32).max(1));
+        due.then(|| self.table.some_held((limit / 4).clamp(1, PRUNED_MAX)))
+    }
+
+    /// Whether the kernel forgets what it is told to prune. Others forget what they are told that a name has
+    /// gone from, see [`Self::named`].
+    pub(crate) fn kernel_prunes(&self) -> bool {
+        self.kernel_prunes.load(Ordering::Relaxed)
+    }
+
+    /// A name of an object that is no directory and is held as a descriptor, and the node of its directory.
+    pub(crate) fn named(&self, node: u64) -> Option<(u64, CString)> {
+        let Ok(Location::Descriptor(fd)) = self.table.locate(node) else {
+            return None;
+        };
+        if FileType::from_raw_mode(statx_of(fd.as_fd()).ok()?.stx_mode.into()).is_dir() {
+            return None;
+        }
+        let top = std::fs::read_link(ProcFd::path(self.root.as_fd())).ok()?;
+        let path = std::fs::read_link(ProcFd::path(fd.as_fd())).ok()?;
+        let inside = path.strip_prefix(&top).ok()?;
+        let name = CString::new(inside.file_name()?.as_bytes()).ok()?;
+        let parent = inside.parent()?;
+        if parent.as_os_str().is_empty() {
+            return Some((ROOT, name));
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let parent = rustix::fs::openat(&self.root, parent, flags, Mode::empty()).ok()?;
+        let statx = statx_of(parent.as_fd()).ok()?;
+        let parent = self.table.find(Key::Object {
+            device: mounts::device(&statx),
+            inode: statx.stx_ino,
+        });
+        Some((parent?, name))
     }
 
     /// Whether the node ids of SOURCE's file system are file handles.
@@ -313,9 +392,9 @@ impl Nodes {
         let (node, generation) = self.table.enter(key, Some(fd)).inspect_err(|&error| {
             if error == Errno::NFILE && !self.limit_said.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
-                    "StackFS: {} inodes are held as descriptors, the limit; run with \
-                     CAP_DAC_READ_SEARCH on a file system with file handles, or raise ulimit -n",
-                    self.held_limit
+                    "StackFS: {} inodes are in use and held as descriptors, the limit; run with \
+                     CAP_DAC_READ_SEARCH on a file system with file handles, or raise ulimit -Hn",
+                    self.table.held()
                 );
             }
         })?;
@@ -494,9 +573,11 @@ impl Nodes {
         }
     }
 
-    /// No file is held open by a handle: what handles would take is left for nameless objects.
-    pub(crate) fn without_handles(&self) {
-        self.parked.set_limit(self.descriptors / 2);
+    /// No file is held open by a handle: what handles would take is left for nameless objects, and for
+    /// `cached` files.
+    pub(crate) fn without_handles(&self, cached: usize) {
+        self.budget.reduce(cached);
+        self.parked.set_limit(self.budget.limit() / 2);
     }
 
     /// Keeps an object without a name until the kernel forgets its node.

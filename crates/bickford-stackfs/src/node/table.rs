@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rustix::io::Errno;
 
+use crate::descriptors::Share;
 use crate::sys::LowerHandle;
 
 const SHARDS: usize = 64;
@@ -252,18 +253,19 @@ impl Shard {
 pub(crate) struct NodeTable {
     shards: Vec<Mutex<Shard>>,
     hasher: DefaultHashBuilder,
-    held: AtomicUsize,
-    held_limit: usize,
+    held: Share,
+    /// The part that was offered last to be forgotten.
+    offered: AtomicUsize,
 }
 
 impl NodeTable {
-    /// A table that holds at most `held_limit` descriptors.
-    pub(crate) fn new(held_limit: usize) -> Self {
+    /// A table that holds descriptors of `held`.
+    pub(crate) fn new(held: Share) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: DefaultHashBuilder::default(),
-            held: AtomicUsize::new(0),
-            held_limit,
+            held,
+            offered: AtomicUsize::new(0),
         }
     }
 
@@ -300,12 +302,8 @@ impl NodeTable {
             entry.lookups += 1;
             return Ok((id, u64::from(entry.generation)));
         }
-        if matches!(key, Key::Object { .. }) {
-            let taken = self.held.fetch_add(1, Ordering::Relaxed);
-            if taken >= self.held_limit {
-                self.held.fetch_sub(1, Ordering::Relaxed);
-                return Err(Errno::NFILE);
-            }
+        if matches!(key, Key::Object { .. }) && !self.held.take() {
+            return Err(Errno::NFILE);
         }
         let identity = Identity::new(key, fd)?;
         let (slot, generation) = shard.insert(hash, identity, &self.hasher);
@@ -352,9 +350,43 @@ impl NodeTable {
         let identity = shard.remove(slot, &self.hasher);
         drop(shard);
         if matches!(identity, Some(Identity::Object(_))) {
-            self.held.fetch_sub(1, Ordering::Relaxed);
+            self.held.give();
         }
         true
+    }
+
+    /// Whether few descriptors are left for those that are looked up until some are given back.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.held.is_half_taken()
+    }
+
+    /// How many descriptors it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.held.taken()
+    }
+
+    /// How many it may hold.
+    pub(crate) fn held_limit(&self) -> usize {
+        self.held.limit()
+    }
+
+    /// About `count` nodes that hold a descriptor each, others the next time.
+    pub(crate) fn some_held(&self, count: usize) -> Vec<u64> {
+        let mut some = Vec::new();
+        for _ in 0..SHARDS {
+            let number = self.offered.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            if let Ok(shard) = self.shard(number) {
+                let held = shard.index.iter().copied().filter(|&slot| {
+                    let entry = shard.entry(slot);
+                    entry.is_some_and(|entry| matches!(entry.identity, Identity::Object(_)))
+                });
+                some.extend(held.filter_map(|slot| Self::join(number, slot).ok()));
+            }
+            if some.len() >= count {
+                break;
+            }
+        }
+        some
     }
 
     /// The number of nodes the kernel knows.
@@ -388,7 +420,7 @@ mod tests {
 
     #[test]
     fn one_object_is_one_node_until_every_lookup_is_forgotten() {
-        let table = NodeTable::new(0);
+        let table = NodeTable::new(Share::alone(0));
         let first = enter(&table, 0, 1);
         assert_eq!(first, enter(&table, 0, 1));
         assert!(!table.forget(first.0, 1));
@@ -402,13 +434,13 @@ mod tests {
 
     #[test]
     fn equal_handles_of_two_mounts_are_two_nodes() {
-        let table = NodeTable::new(0);
+        let table = NodeTable::new(Share::alone(0));
         assert_ne!(enter(&table, 0, 1).0, enter(&table, 1, 1).0);
     }
 
     #[test]
     fn many_nodes_keep_their_handles_and_leave_nothing_behind() {
-        let table = NodeTable::new(0);
+        let table = NodeTable::new(Share::alone(0));
         let ids: Vec<u64> = (0..20_000)
             .map(|number| enter(&table, 0, number).0)
             .collect();
@@ -428,7 +460,7 @@ mod tests {
 
     #[test]
     fn long_handles_are_told_apart() {
-        let table = NodeTable::new(0);
+        let table = NodeTable::new(Share::alone(0));
         let one = LowerHandle::new(1, &[1; 100]).unwrap();
         let two = LowerHandle::new(1, &[2; 100]).unwrap();
         let (id, _) = table
@@ -464,7 +496,7 @@ mod tests {
 
     #[test]
     fn held_descriptors_are_bounded_and_given_back() {
-        let table = NodeTable::new(1);
+        let table = NodeTable::new(Share::alone(1));
         let open = || Some(OwnedFd::from(std::fs::File::open("/").unwrap()));
         let (id, _) = table
             .enter(
@@ -510,7 +542,7 @@ mod tests {
 
     #[test]
     fn ids_that_were_never_given_are_stale() {
-        let table = NodeTable::new(0);
+        let table = NodeTable::new(Share::alone(0));
         for id in [0, 1, 2, 500, 5 << 32, (5 << 32) | 7, u64::MAX] {
             assert!(matches!(table.locate(id), Err(Errno::STALE)));
             assert!(!table.forget(id, 1));

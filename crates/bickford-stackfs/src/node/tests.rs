@@ -42,6 +42,24 @@ fn a_node_follows_its_object_through_renames() {
 }
 
 #[test]
+fn what_is_held_by_a_descriptor_has_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = nodes(dir.path(), false);
+    std::fs::create_dir(dir.path().join("d")).unwrap();
+    for name in ["f", "d/g"] {
+        std::fs::write(dir.path().join(name), "").unwrap();
+    }
+    let d = nodes.lookup(ROOT, c"d").unwrap().node;
+    let f = nodes.lookup(ROOT, c"f").unwrap().node;
+    let g = nodes.lookup(d, c"g").unwrap().node;
+    assert_eq!(nodes.named(f), Some((ROOT, c"f".to_owned())));
+    assert_eq!(nodes.named(g), Some((d, c"g".to_owned())));
+    assert_eq!(nodes.named(d), None, "names of directories are left alone");
+    nodes.forget(d, 1);
+    assert_eq!(nodes.named(g), None);
+}
+
+#[test]
 fn names_that_are_no_component_are_refused() {
     each(|_, nodes| {
         for name in [c"", c".", c"..", c"a/b", c"/"] {

@@ -1,0 +1,117 @@
+//! Fewer descriptors than what is looked at and open.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bickford_stackfs::{IoMode, Preset};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use support::{Mount, can_mount, descriptors};
+
+/// So many that the kernel has time to forget before there are none left.
+const INODES: usize = 2048;
+const OPEN: usize = 256;
+
+/// One at a time: they count the descriptors of this process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A mount that keeps few descriptors, one for each inode unless `handles`.
+fn mounted(preset: Preset, io: IoMode, handles: bool, limit: usize) -> Mount {
+    let mut settings = preset.settings();
+    settings.io = io;
+    let lower = tempfile::tempdir().unwrap();
+    let mount = Mount::over(lower, |builder| {
+        let builder = builder.settings(settings).descriptors(limit);
+        builder.file_handles(handles)
+    });
+    eprintln!("preset {}, io {}", preset.name(), io.name());
+    mount
+}
+
+#[test]
+fn more_inodes_are_looked_at_than_can_be_held() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    const FILES: usize = 2 * INODES;
+    for (preset, io) in [
+        (Preset::Base, IoMode::Plain),
+        (Preset::Opt, IoMode::Plain),
+        (Preset::Fast, IoMode::Cached),
+        (Preset::Fast, IoMode::Passthrough),
+    ] {
+        let mount = mounted(preset, io, false, INODES);
+        fs::create_dir(mount.below("d")).unwrap();
+        for number in 0..FILES {
+            fs::write(mount.below(format!("d/{number}")), number.to_string()).unwrap();
+        }
+        for _ in 0..2 {
+            for number in 0..FILES {
+                let path = mount.path(format!("d/{number}"));
+                let text = fs::read_to_string(path).unwrap();
+                assert_eq!(text, number.to_string());
+            }
+            let listed = fs::read_dir(mount.path("d")).unwrap();
+            let looked = listed.map(|entry| entry.unwrap().metadata().unwrap());
+            assert_eq!(looked.filter(fs::Metadata::is_file).count(), FILES);
+        }
+        for number in 0..FILES {
+            fs::write(mount.path(format!("d/new-{number}")), "").unwrap();
+        }
+        assert!(mount.stackfs.table_len() < INODES / 2);
+    }
+}
+
+#[test]
+fn whatever_is_open_takes_no_more_than_there_is_together() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    for handles in [true, false] {
+        let before = descriptors();
+        let mount = mounted(Preset::Opt, IoMode::Plain, handles, OPEN);
+        let own = descriptors() - before;
+        for number in 0..OPEN {
+            fs::create_dir(mount.below(format!("d{number}"))).unwrap();
+            fs::write(mount.below(format!("f{number}")), "").unwrap();
+        }
+        let mut open = Vec::new();
+        for number in 0..OPEN {
+            for name in ["d", "f"] {
+                match File::open(mount.path(format!("{name}{number}"))) {
+                    Ok(file) => open.push(file),
+                    Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENFILE), "{error}"),
+                }
+            }
+        }
+        assert!(open.len() >= OPEN / 4, "{} open", open.len());
+        for file in &open {
+            for lock in [rustix::fs::flock, rustix::fs::fcntl_lock] {
+                let locked = lock(file, FlockOperation::NonBlockingLockShared);
+                assert!(matches!(locked, Ok(()) | Err(Errno::NOLCK)), "{locked:?}");
+            }
+        }
+        let kept = descriptors() - before - own - open.len();
+        assert!(kept <= OPEN, "{kept} descriptors kept");
+        for number in 0..OPEN {
+            let looked = fs::metadata(mount.path(format!("f{number}")));
+            let looked = looked.map_err(|error| error.kind());
+            assert!(!matches!(looked, Err(ErrorKind::NotFound)));
+        }
+        drop(open);
+        // The kernel says later that they are closed.
+        while File::open(mount.path("f0")).is_err() {
+            std::thread::yield_now();
+        }
+    }
+}
