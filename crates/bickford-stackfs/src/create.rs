@@ -113,11 +113,13 @@ impl StackFs {
         Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
     }
 
-    pub(crate) fn do_unlink(&self, op: &Unlink<'_>) -> Result<(), Errno> {
+    pub(crate) fn do_unlink(&self, cx: &Context<'_>, op: &Unlink<'_>) -> Result<(), Errno> {
+        self.nodes.ask_through(cx.notifier());
         self.remove(op.parent.0, op.name, AtFlags::empty())
     }
 
-    pub(crate) fn do_rmdir(&self, op: &Rmdir<'_>) -> Result<(), Errno> {
+    pub(crate) fn do_rmdir(&self, cx: &Context<'_>, op: &Rmdir<'_>) -> Result<(), Errno> {
+        self.nodes.ask_through(cx.notifier());
         self.remove(op.parent.0, op.name, AtFlags::REMOVEDIR)
     }
 
@@ -126,11 +128,12 @@ impl StackFs {
         let name = checked(name)?;
         let doomed = self.nodes.doom(dir.as_fd(), name);
         rustix::fs::unlinkat(&dir, name, flags)?;
-        self.nodes.removed(doomed);
+        self.nodes.removed(doomed, self.settings.exclusive);
         Ok(())
     }
 
     pub(crate) fn do_rename(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
+        self.nodes.ask_through(cx.notifier());
         let from = self.nodes.directory(op.parent.0)?;
         let to = self.nodes.directory(op.new_parent.0)?;
         let (name, new_name) = (checked(op.name)?, checked(op.new_name)?);
@@ -147,7 +150,7 @@ impl StackFs {
                 .transpose()?;
             rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
         }
-        self.nodes.removed(doomed);
+        self.nodes.removed(doomed, self.settings.exclusive);
         Ok(())
     }
 
@@ -194,10 +197,14 @@ impl StackFs {
         let kept = (self.io_mode() == IoMode::Cached)
             .then(|| self.nodes.proc().reopen(fd.as_fd(), OFlags::PATH))
             .transpose()?;
+        self.nodes.ask_through(cx.notifier());
         let created = self.created(fd, flags, op.flags, register)?;
+        let node = created.entry.node.0;
         // No name leads back to it, and nothing but this descriptor keeps it.
-        if let Some(kept) = kept {
-            self.nodes.keep(created.entry.node.0, kept);
+        if kept.is_some_and(|kept| !self.nodes.keep(node, kept)) {
+            self.on_demand_writers.remove(node);
+            self.nodes.forget(node, 1);
+            return Err(Errno::NFILE);
         }
         Ok(created)
     }

@@ -138,12 +138,12 @@ impl FileSystem for StackFs {
         reply.complete(self.do_mkdir(cx, &op));
     }
 
-    fn unlink(&self, _: &Context<'_>, op: Unlink<'_>, reply: Reply<()>) {
-        reply.complete(self.do_unlink(&op));
+    fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>, reply: Reply<()>) {
+        reply.complete(self.do_unlink(cx, &op));
     }
 
-    fn rmdir(&self, _: &Context<'_>, op: Rmdir<'_>, reply: Reply<()>) {
-        reply.complete(self.do_rmdir(&op));
+    fn rmdir(&self, cx: &Context<'_>, op: Rmdir<'_>, reply: Reply<()>) {
+        reply.complete(self.do_rmdir(cx, &op));
     }
 
     fn rename(&self, cx: &Context<'_>, op: Rename<'_>, reply: Reply<()>) {

@@ -1,11 +1,8 @@
-//! Descriptors kept for nodes: a bounded cache of directories' (`second chance` replacement), and
-//! those of removed objects the kernel still knows.
+//! Descriptors kept for nodes: a bounded cache (`second chance` replacement).
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::descriptors::Share;
 use crate::sharded::{SHARDS, Sharded};
 
 struct Cached {
@@ -98,53 +95,6 @@ impl DescriptorCache {
     }
 }
 
-/// Descriptors that keep removed objects reachable until the kernel forgets them.
-pub(crate) struct Parked {
-    descriptors: Sharded<HashMap<u64, Arc<OwnedFd>>>,
-    room: Share,
-}
-
-impl Parked {
-    pub(crate) fn new(room: Share) -> Self {
-        Self {
-            descriptors: Sharded::default(),
-            room,
-        }
-    }
-
-    pub(crate) fn set_limit(&self, limit: usize) {
-        self.room.set_limit(limit);
-    }
-
-    pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
-        if self.room.taken() == 0 {
-            return None;
-        }
-        self.descriptors.of(id).get(&id).cloned()
-    }
-
-    /// Keeps `fd` for the node; false at the limit, when the object lives only as long as
-    /// somebody else has it open.
-    pub(crate) fn park(&self, id: u64, fd: OwnedFd) -> bool {
-        let mut descriptors = self.descriptors.of(id);
-        if descriptors.contains_key(&id) || !self.room.take() {
-            return false;
-        }
-        descriptors.insert(id, Arc::new(fd));
-        true
-    }
-
-    pub(crate) fn release(&self, id: u64) {
-        if self.room.taken() == 0 {
-            return;
-        }
-        let removed = self.descriptors.of(id).remove(&id);
-        if removed.is_some() {
-            self.room.give();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,17 +120,5 @@ mod tests {
         assert!(cache.get(5).is_some());
         cache.remove(5);
         assert!(cache.get(5).is_none());
-    }
-
-    #[test]
-    fn parking_stops_at_the_limit() {
-        let parked = Parked::new(Share::alone(2));
-        assert!(parked.park(1, descriptor()));
-        assert!(!parked.park(1, descriptor()), "one descriptor a node");
-        assert!(parked.park(2, descriptor()));
-        assert!(!parked.park(3, descriptor()));
-        parked.release(1);
-        assert!(parked.get(1).is_none());
-        assert!(parked.park(3, descriptor()));
     }
 }

@@ -10,23 +10,25 @@
 
 mod cache;
 mod mounts;
+mod parked;
+mod prune;
 mod table;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use bickford::notify::Notifier;
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::descriptors::Budget;
 use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
-use cache::Parked;
 use mounts::{LowerMount, Mounts};
+use parked::Parked;
 use table::{Key, Location, NodeTable};
 
 /// `FUSE_ROOT_ID`.
@@ -35,11 +37,6 @@ pub(crate) const ROOT: u64 = 1;
 /// Directories that are kept open at most, so that a daemon whose files are closed has no more than
 /// 1,024 descriptors, whatever its limit.
 const DIRECTORIES_MAX: usize = 768;
-
-/// Inodes that the kernel is asked to forget at once, about.
-const PRUNED_MAX: usize = 1024;
-/// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
-const PRUNE_SINCE: u32 = 45;
 
 const STATX_WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
@@ -98,7 +95,9 @@ pub(crate) struct Nodes {
     root_handle: Option<sys::LowerHandle>,
     table: NodeTable,
     directories: DescriptorCache,
-    parked: Parked,
+    parked: Arc<Parked>,
+    /// The kernel opens files without asking: nothing but what is parked keeps what has no name.
+    opens_unasked: AtomicBool,
     limit_said: AtomicBool,
     budget: Budget,
     /// Lookups while descriptors were scarce.
@@ -148,6 +147,7 @@ impl Nodes {
             table: NodeTable::new(budget.share(all / 2)),
             directories: DescriptorCache::new(directories),
             parked: Parked::new(budget.share(all / 4)),
+            opens_unasked: AtomicBool::new(false),
             limit_said: AtomicBool::new(false),
             budget,
             scarce_lookups: AtomicUsize::new(0),
@@ -167,61 +167,6 @@ impl Nodes {
     /// Whether nodes are kept as file handles, where their file system has them.
     pub(crate) fn has_handles(&self) -> bool {
         self.mounts.is_some()
-    }
-
-    /// Whether inodes are held as descriptors and few are left: the kernel is then to forget what it does
-    /// not use.
-    pub(crate) fn are_scarce(&self) -> bool {
-        self.table.is_scarce()
-    }
-
-    /// The minor version of the kernel's interface.
-    pub(crate) fn set_kernel(&self, minor: u32) {
-        let prunes = minor >= PRUNE_SINCE;
-        self.kernel_prunes.store(prunes, Ordering::Relaxed);
-    }
-
-    /// Nodes that the kernel is to be asked to forget now; asked after each lookup.
-    pub(crate) fn to_prune(&self) -> Option<Vec<u64>> {
-        if !self.are_scarce() {
-            return None;
-        }
-        let lookups = self.scarce_lookups.fetch_add(1, Ordering::Relaxed);
-        let limit = self.table.held_limit();
-        let due = lookups.is_multiple_of((limit / 32).max(1));
-        due.then(|| self.table.some_held((limit / 4).clamp(1, PRUNED_MAX)))
-    }
-
-    /// Whether the kernel forgets what it is told to prune. Others forget what they are told that a name has
-    /// gone from, see [`Self::named`].
-    pub(crate) fn kernel_prunes(&self) -> bool {
-        self.kernel_prunes.load(Ordering::Relaxed)
-    }
-
-    /// A name of an object that is no directory and is held as a descriptor, and the node of its directory.
-    pub(crate) fn named(&self, node: u64) -> Option<(u64, CString)> {
-        let Ok(Location::Descriptor(fd)) = self.table.locate(node) else {
-            return None;
-        };
-        if FileType::from_raw_mode(statx_of(fd.as_fd()).ok()?.stx_mode.into()).is_dir() {
-            return None;
-        }
-        let top = std::fs::read_link(ProcFd::path(self.root.as_fd())).ok()?;
-        let path = std::fs::read_link(ProcFd::path(fd.as_fd())).ok()?;
-        let inside = path.strip_prefix(&top).ok()?;
-        let name = CString::new(inside.file_name()?.as_bytes()).ok()?;
-        let parent = inside.parent()?;
-        if parent.as_os_str().is_empty() {
-            return Some((ROOT, name));
-        }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let parent = rustix::fs::openat(&self.root, parent, flags, Mode::empty()).ok()?;
-        let statx = statx_of(parent.as_fd()).ok()?;
-        let parent = self.table.find(Key::Object {
-            device: mounts::device(&statx),
-            inode: statx.stx_ino,
-        });
-        Some((parent?, name))
     }
 
     /// Whether the node ids of SOURCE's file system are file handles.
@@ -539,8 +484,10 @@ impl Nodes {
         if node == ROOT {
             return;
         }
-        let direct = mounts::is_direct(node);
-        if direct || self.table.forget(node, count) {
+        if mounts::is_direct(node) {
+            self.directories.remove(node);
+            self.parked.doubt(node);
+        } else if self.table.forget(node, count) {
             self.directories.remove(node);
             self.parked.release(node);
         }
@@ -563,28 +510,50 @@ impl Nodes {
         Some(Doomed { node, fd })
     }
 
-    /// After the name is gone: keeps the object for its node if that was its last name.
-    pub(crate) fn removed(&self, doomed: Option<Doomed>) {
+    /// After the name is gone: keeps the object for its node if that was its last name. `known` says that
+    /// the kernel has looked up what the name meant last.
+    pub(crate) fn removed(&self, doomed: Option<Doomed>, known: bool) {
         let Some(Doomed { node, fd }) = doomed else {
             return;
         };
-        if statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0) {
-            self.keep(node, fd);
+        if !statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0) {
+            return;
         }
+        if !self.keep(node, fd) {
+            self.say_lost(node);
+        } else if mounts::is_direct(node) && !known {
+            self.parked.doubt(node);
+        }
+    }
+
+    fn say_lost(&self, node: u64) {
+        if !self.opens_unasked.load(Ordering::Relaxed) {
+            tracing::debug!("StackFS: no descriptor left to keep nameless inode {node:#x}");
+        } else if !self.limit_said.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "StackFS: no descriptor left to keep removed inode {node:#x} and others; whoever has \
+                 them open loses them; raise ulimit -Hn"
+            );
+        }
+    }
+
+    /// How the kernel is asked whether it knows an inode.
+    pub(crate) fn ask_through(&self, notifier: &Notifier) {
+        self.parked.ask_through(notifier);
     }
 
     /// No file is held open by a handle: what handles would take is left for nameless objects, and for
     /// `cached` files.
     pub(crate) fn without_handles(&self, cached: usize) {
+        self.opens_unasked.store(true, Ordering::Relaxed);
         self.budget.reduce(cached);
         self.parked.set_limit(self.budget.limit() / 2);
     }
 
-    /// Keeps an object without a name until the kernel forgets its node.
-    pub(crate) fn keep(&self, node: u64, fd: OwnedFd) {
-        if !self.parked.park(node, fd) {
-            tracing::debug!("StackFS: no descriptor left to keep nameless inode {node:#x}");
-        }
+    /// Keeps an object without a name until the kernel forgets its node; false where there is no descriptor
+    /// for it.
+    pub(crate) fn keep(&self, node: u64, fd: OwnedFd) -> bool {
+        self.parked.park(node, fd)
     }
 }
 

@@ -93,7 +93,7 @@ fn a_removed_object_stays_until_it_is_forgotten() {
     let a = nodes.lookup(ROOT, c"a").unwrap();
     let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"a");
     std::fs::remove_file(dir.path().join("a")).unwrap();
-    nodes.removed(doomed);
+    nodes.removed(doomed, true);
     let statx = nodes.attributes(a.node).unwrap();
     assert_eq!((statx.stx_nlink, statx.stx_size), (0, 4));
     let mut text = String::new();

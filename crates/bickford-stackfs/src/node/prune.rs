@@ -1,0 +1,73 @@
+//! Where each inode takes a descriptor: having the kernel forget those that nobody uses.
+
+use std::ffi::CString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::table::{Key, Location};
+use super::{Nodes, ProcFd, ROOT, mounts, statx_of};
+
+/// Inodes that the kernel is asked to forget at once, about.
+const PRUNED_MAX: usize = 1024;
+/// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
+const PRUNE_SINCE: u32 = 45;
+
+impl Nodes {
+    /// Whether inodes are held as descriptors and few are left: the kernel is then to forget what it does
+    /// not use.
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.table.is_scarce()
+    }
+
+    /// The minor version of the kernel's interface.
+    pub(crate) fn set_kernel(&self, minor: u32) {
+        let prunes = minor >= PRUNE_SINCE;
+        self.kernel_prunes.store(prunes, Ordering::Relaxed);
+    }
+
+    /// Nodes that the kernel is to be asked to forget now; asked after each lookup.
+    pub(crate) fn to_prune(&self) -> Option<Vec<u64>> {
+        if !self.are_scarce() {
+            return None;
+        }
+        let lookups = self.scarce_lookups.fetch_add(1, Ordering::Relaxed);
+        let limit = self.table.held_limit();
+        let due = lookups.is_multiple_of((limit / 32).max(1));
+        due.then(|| self.table.some_held((limit / 4).clamp(1, PRUNED_MAX)))
+    }
+
+    /// Whether the kernel forgets what it is told to prune. Others forget what they are told that a name has
+    /// gone from, see [`Self::named`].
+    pub(crate) fn kernel_prunes(&self) -> bool {
+        self.kernel_prunes.load(Ordering::Relaxed)
+    }
+
+    /// A name of an object that is no directory and is held as a descriptor, and the node of its directory.
+    pub(crate) fn named(&self, node: u64) -> Option<(u64, CString)> {
+        let Ok(Location::Descriptor(fd)) = self.table.locate(node) else {
+            return None;
+        };
+        if FileType::from_raw_mode(statx_of(fd.as_fd()).ok()?.stx_mode.into()).is_dir() {
+            return None;
+        }
+        let top = std::fs::read_link(ProcFd::path(self.root.as_fd())).ok()?;
+        let path = std::fs::read_link(ProcFd::path(fd.as_fd())).ok()?;
+        let inside = path.strip_prefix(&top).ok()?;
+        let name = CString::new(inside.file_name()?.as_bytes()).ok()?;
+        let parent = inside.parent()?;
+        if parent.as_os_str().is_empty() {
+            return Some((ROOT, name));
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let parent = rustix::fs::openat(&self.root, parent, flags, Mode::empty()).ok()?;
+        let statx = statx_of(parent.as_fd()).ok()?;
+        let parent = self.table.find(Key::Object {
+            device: mounts::device(&statx),
+            inode: statx.stx_ino,
+        });
+        Some((parent?, name))
+    }
+}
