@@ -123,7 +123,7 @@ fn pass_through_without_privileges_is_replaced_or_refused() {
     let mount = Mount::over(&lower, &fast).user(user, group).must_start();
     assert_eq!(
         mount.start_line().get("io"),
-        Some("cached"),
+        Some("plain"),
         "{}",
         mount.log()
     );

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use bickford_conformance::{
-    Combination, Finished, Mount, OpenDevice, Scratch, command_path, ordinary_user, require_root,
-    run,
+    Combination, Finished, Io, Mount, OpenDevice, Preset, Scratch, Transport, command_path,
+    ordinary_user, require_root, run,
 };
 
 /// An existing user who is neither root nor the one who mounts: `daemon`.
@@ -75,6 +75,44 @@ fn the_mount_is_its_users_and_nobody_elses() {
     // Root may take down what a user has mounted.
     assert!(unmounted.status.success(), "{}", unmounted.report());
     assert!(!mount.is_mounted());
+}
+
+/// What is open for writing is written, whatever the mode says meanwhile.
+#[test]
+fn a_file_of_the_user_is_written_after_its_mode_forbids_it() {
+    require_root();
+    let _open = OpenDevice::new();
+    let user = ordinary_user();
+    let auto = Combination {
+        preset: Preset::Fast,
+        transport: Transport::Auto,
+        workers: None,
+        io: None,
+        watch: false,
+    };
+    let others = [Io::Cached, Io::Direct].map(|io| Combination::fast(Transport::Dev, io));
+    for combination in others.into_iter().chain([auto]) {
+        let scratch = Scratch::new("user-modes");
+        let lower = scratch.directory("lower");
+        chown(&lower, Some(user.0), Some(user.1)).expect("chown");
+        let mount = Mount::over(&lower, &combination)
+            .user(user.0, user.1)
+            .must_start();
+        // dd(1) cuts the file that it has made to where it begins to write.
+        let script = "cd \"$0\" && umask 0222 && printf x | dd of=cut bs=1 seek=99 2>&1 && \
+                      umask 0022 && exec 3>late && chmod 0444 late && echo text >&3 && exec 3>&- && \
+                      wc -c < cut && cat late";
+        let made = as_user(user, "sh", &["-c", script], mount.path());
+        let ends = made.output.ends_with("100\ntext\n");
+        assert!(
+            made.status.success() && ends,
+            "{combination}: {}",
+            made.report()
+        );
+        let below = fs::read_to_string(lower.join("late")).expect("read");
+        assert_eq!(below, "text\n", "{combination}");
+        mount.finish();
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use crate::io_mode::Powers;
 use crate::sys;
 
 /// On whose behalf a request is carried out.
@@ -72,9 +73,11 @@ impl Identity {
         self.capabilities.effective.contains(wanted)
     }
 
-    /// Whether files may be registered for pass-through.
-    pub(crate) fn may_register(&self) -> bool {
-        self.has(CapabilitySet::SYS_ADMIN)
+    pub(crate) fn powers(&self) -> Powers {
+        Powers {
+            register: self.has(CapabilitySet::SYS_ADMIN),
+            override_modes: self.has(CapabilitySet::DAC_OVERRIDE),
+        }
     }
 
     fn acting(&self) -> Acting<'_> {

@@ -50,8 +50,12 @@ impl FileSystem for StackFs {
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
         self.nodes.set_kernel(negotiation.kernel_minor());
-        let privileged = self.identity.may_register();
-        let in_force = settle(&self.settings, privileged, self.stacked, negotiation)?;
+        let in_force = settle(
+            &self.settings,
+            self.identity.powers(),
+            self.stacked,
+            negotiation,
+        )?;
         tracing::info!(
             io = in_force.io.name(),
             write_back = in_force.write_back,

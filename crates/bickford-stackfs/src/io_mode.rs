@@ -12,7 +12,8 @@ use crate::presets::{Settings, UnknownName};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
     /// The best that this kernel and these privileges allow: [`Self::Passthrough`], or else
-    /// [`Self::Cached`] for an exclusive lower directory and [`Self::Plain`] for a shared one.
+    /// [`Self::Cached`] for an exclusive lower directory with `CAP_DAC_OVERRIDE`, and [`Self::Plain`]
+    /// otherwise.
     #[default]
     Auto,
     /// The kernel reads and writes the lower file itself (Linux 6.9, `CAP_SYS_ADMIN`). A file that
@@ -25,7 +26,9 @@ pub enum IoMode {
     /// Through the page cache and the daemon; opening and closing cost no request. What open(2)
     /// would refuse for the lower file alone (it is immutable, its file system read-only) is
     /// refused by the first read or write instead. With the write-back cache what is appended to an
-    /// append-only file (chattr(1)) more than a page at a time may be refused so, too.
+    /// append-only file (chattr(1)) more than a page at a time may be refused so, too. The lower file is opened when
+    /// it is read or written first: without `CAP_DAC_OVERRIDE` what is written after the right to write was taken
+    /// from the file may be lost, with an error of fsync(2) and close(2), where many such files are used at once.
     Cached,
     /// Through the daemon without the page cache (`FOPEN_DIRECT_IO`).
     Direct,
@@ -71,26 +74,37 @@ pub(crate) struct InForce {
     pub(crate) write_back: bool,
 }
 
+/// What this process may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Powers {
+    /// Register files for pass-through.
+    pub(crate) register: bool,
+    /// Open files whatever their mode says.
+    pub(crate) override_modes: bool,
+}
+
 /// Settles the mode and asks the kernel for what it takes.
 pub(crate) fn settle(
     settings: &Settings,
-    privileged: bool,
+    powers: Powers,
     stacked: bool,
     negotiation: &mut Negotiation,
 ) -> Result<InForce, Errno> {
     let offered = negotiation.offered();
-    let passthrough = privileged && offered.contains(InitFlags::PASSTHROUGH);
+    let passthrough = powers.register && offered.contains(InitFlags::PASSTHROUGH);
     let cached = offered.contains(InitFlags::NO_OPEN_SUPPORT);
     let io = match settings.io {
         // What the kernel writes itself would come back as a change of somebody else.
         IoMode::Auto if passthrough && !settings.watch => IoMode::Passthrough,
-        IoMode::Auto if settings.exclusive && cached => IoMode::Cached,
+        // A file that is open stays so, whatever becomes of its mode. That takes a handle, or this power.
+        IoMode::Auto if settings.exclusive && cached && powers.override_modes => IoMode::Cached,
         IoMode::Auto => IoMode::Plain,
         IoMode::Passthrough if !passthrough => {
             tracing::error!(
                 "io=passthrough: Linux 6.9 and CAP_SYS_ADMIN are needed (kernel offers it: {}, \
-                 capability held: {privileged}); use io=cached",
-                offered.contains(InitFlags::PASSTHROUGH)
+                 capability held: {}); use io=cached",
+                offered.contains(InitFlags::PASSTHROUGH),
+                powers.register,
             );
             return Err(Errno::OPNOTSUPP);
         }
@@ -125,7 +139,15 @@ mod tests {
     use crate::Preset;
     use bickford::abi::InitIn;
 
-    fn settled(io: IoMode, offered: InitFlags, privileged: bool) -> Result<InForce, Errno> {
+    fn settled(io: IoMode, offered: InitFlags, register: bool) -> Result<InForce, Errno> {
+        let powers = Powers {
+            register,
+            override_modes: true,
+        };
+        settled_with(io, offered, powers)
+    }
+
+    fn settled_with(io: IoMode, offered: InitFlags, powers: Powers) -> Result<InForce, Errno> {
         let (flags, flags2) = (offered | InitFlags::INIT_EXT).to_words();
         let init = InitIn {
             major: 7,
@@ -136,7 +158,7 @@ mod tests {
         };
         let mut settings = Preset::Fast.settings();
         settings.io = io;
-        settle(&settings, privileged, false, &mut Negotiation::new(&init))
+        settle(&settings, powers, false, &mut Negotiation::new(&init))
     }
 
     #[test]
@@ -146,6 +168,21 @@ mod tests {
         assert_eq!(io(both, true), IoMode::Passthrough);
         assert_eq!(io(both, false), IoMode::Cached);
         assert_eq!(io(InitFlags::empty(), true), IoMode::Plain);
+    }
+
+    #[test]
+    fn auto_keeps_handles_where_modes_cannot_be_overridden() {
+        let none = Powers {
+            register: false,
+            override_modes: false,
+        };
+        let io = |io| {
+            settled_with(io, InitFlags::NO_OPEN_SUPPORT, none)
+                .unwrap()
+                .io
+        };
+        assert_eq!(io(IoMode::Auto), IoMode::Plain);
+        assert_eq!(io(IoMode::Cached), IoMode::Cached, "as it was asked for");
     }
 
     #[test]

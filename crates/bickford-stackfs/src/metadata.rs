@@ -10,12 +10,14 @@ use bickford::ops::{
 };
 use bickford::{Context, FileHandle, Generation, NodeId};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
-    UTIME_OMIT, Uid,
+    AtFlags, FileType, Gid, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
+    UTIME_NOW, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 
 use crate::StackFs;
+use crate::io::Need;
+use crate::io_mode::IoMode;
 use crate::node::{Found, ProcFd};
 
 fn timestamp(time: StatxTimestamp) -> Timestamp {
@@ -150,6 +152,7 @@ impl StackFs {
             rustix::fs::chownat(&object, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if let Some(mode) = op.mode {
+            self.open_before(op.node, &object, mode);
             self.set_mode(object.as_fd(), mode)?;
         }
         if let Some(size) = op.size {
@@ -182,6 +185,23 @@ impl StackFs {
         })
     }
 
+    /// Opens a file that the kernel opens without asking, and that may be open, while that can be done.
+    fn open_before(&self, node: NodeId, object: &Object, mode: u32) {
+        let asks = self.io_mode() != IoMode::Cached || self.identity.powers().override_modes;
+        let mode = Mode::from_raw_mode(mode);
+        if asks || mode.contains(Mode::RUSR | Mode::WUSR) {
+            return;
+        }
+        let is_file = rustix::fs::fstat(object)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+        if is_file {
+            for need in [Need::Read, Need::Write] {
+                // Refused where it could not be open so either.
+                let _ = self.file(node, FileHandle(0), need);
+            }
+        }
+    }
+
     pub(crate) fn set_mode(&self, object: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let proc = self.nodes.proc();
@@ -190,8 +210,15 @@ impl StackFs {
 
     fn set_size(&self, op: &Setattr, object: &Object, size: u64) -> Result<(), Errno> {
         self.identity.dropping_set_id(op.kill_suidgid)?;
-        if let Object::Opened(fd) = object {
-            match rustix::fs::ftruncate(fd, size) {
+        let kept = match object {
+            Object::Opened(fd) => Some(Arc::clone(fd)),
+            Object::Path(_) if self.io_mode() == IoMode::Cached => {
+                self.on_demand_writers.get(op.node.0)
+            }
+            Object::Path(_) => None,
+        };
+        if let Some(fd) = kept {
+            match rustix::fs::ftruncate(&fd, size) {
                 // Open for reading only: the kernel has checked another right than that one.
                 Err(Errno::INVAL | Errno::BADF) => {}
                 done => return done,
