@@ -107,6 +107,7 @@ impl StackFs {
         let dir = self.nodes.directory(op.new_parent.0)?;
         let name = checked(op.new_name)?;
         let object = self.nodes.object(op.node.0)?;
+        self.identity.without_excess()?;
         let old = ProcFd::name(object.as_fd());
         let proc = self.nodes.proc();
         rustix::fs::linkat(proc.dir(), old, &dir, name, AtFlags::SYMLINK_FOLLOW)?;
@@ -148,6 +149,7 @@ impl StackFs {
             let _acting = whiteout
                 .then(|| self.identity.own_as(caller(cx), 0))
                 .transpose()?;
+            self.identity.without_excess()?;
             rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
         }
         self.nodes.removed(doomed, self.settings.exclusive);

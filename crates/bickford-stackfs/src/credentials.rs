@@ -47,11 +47,23 @@ thread_local! {
     static FSETID_ASIDE: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
+/// What serving takes of `own`: `CAP_SYS_RESOURCE` would let every caller exceed quotas and use blocks that are
+/// reserved for root.
+fn for_serving(mut own: CapabilitySets) -> CapabilitySets {
+    own.effective.remove(CapabilitySet::SYS_RESOURCE);
+    own
+}
+
+/// The first time of each thread, puts aside what it never needs.
 fn fsetid_is_aside() -> Result<bool, Errno> {
     if let Some(known) = FSETID_ASIDE.get() {
         return Ok(known);
     }
-    let own = rustix::thread::capabilities(None)?;
+    let all = rustix::thread::capabilities(None)?;
+    let own = for_serving(all);
+    if own != all {
+        rustix::thread::set_capabilities(None, own)?;
+    }
     let aside = !own.effective.contains(CapabilitySet::FSETID);
     FSETID_ASIDE.set(Some(aside));
     Ok(aside)
@@ -65,7 +77,7 @@ impl Identity {
         Ok(Self {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            capabilities: rustix::thread::capabilities(None)?,
+            capabilities: for_serving(rustix::thread::capabilities(None)?),
         })
     }
 
@@ -135,13 +147,18 @@ impl Identity {
     /// It lasts until [`Self::with_fsetid`]: each change copies and frees the thread's credentials,
     /// and most of what comes next does not depend on this one. What may, asks for it.
     fn without_fsetid(&self) -> Result<(), Errno> {
-        if self.has(CapabilitySet::FSETID) && !fsetid_is_aside()? {
+        if !fsetid_is_aside()? && self.has(CapabilitySet::FSETID) {
             let mut fewer = self.capabilities;
             fewer.effective.remove(CapabilitySet::FSETID);
             rustix::thread::set_capabilities(None, fewer)?;
             FSETID_ASIDE.set(Some(true));
         }
         Ok(())
+    }
+
+    /// For changes that ask for nothing else: see [`for_serving`].
+    pub(crate) fn without_excess(&self) -> Result<(), Errno> {
+        fsetid_is_aside().map(drop)
     }
 
     /// Has the lower file system leave set-user-id and set-group-id bits alone, as far as this
@@ -284,6 +301,33 @@ mod tests {
             identity.with_fsetid().unwrap();
             std::fs::write(&path, "3").unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o4755);
+        });
+    }
+
+    #[test]
+    fn no_thread_serves_with_the_power_to_exceed_quotas() {
+        let all = CapabilitySets {
+            effective: CapabilitySet::all(),
+            permitted: CapabilitySet::all(),
+            inheritable: CapabilitySet::empty(),
+        };
+        let serving = for_serving(all);
+        assert_eq!(
+            serving.effective,
+            CapabilitySet::all().difference(CapabilitySet::SYS_RESOURCE)
+        );
+        assert_eq!(serving.permitted, all.permitted);
+        as_root(|identity| {
+            // Any that the machine grants.
+            drop(rustix::thread::set_capabilities(None, all));
+            identity.without_excess().unwrap();
+            for acting in [true, false] {
+                if acting {
+                    drop(identity.own_as(NOBODY, 0).unwrap());
+                }
+                let now = rustix::thread::capabilities(None).unwrap().effective;
+                assert!(!now.contains(CapabilitySet::SYS_RESOURCE));
+            }
         });
     }
 
