@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +14,7 @@ use bickford::backing::Backing;
 use rustix::io::Errno;
 
 use crate::descriptors::Share;
+use crate::lower_files::Description;
 use crate::sharded::Sharded;
 
 /// Inodes that nobody has open and that stay registered, so that opening them again is cheap. Each takes
@@ -35,8 +36,8 @@ pub(crate) enum Way {
 /// An open file that may be registered.
 pub(crate) struct File<'a> {
     /// Open as the caller asked.
-    pub(crate) fd: &'a Arc<OwnedFd>,
-    /// Whether `fd`, open for reading only, may be kept for further opens.
+    pub(crate) lower: &'a Arc<Description>,
+    /// Whether it, open for reading only, may be kept for further opens.
     pub(crate) lasting: bool,
 }
 
@@ -52,7 +53,7 @@ struct Registered {
     idle: Option<u64>,
     /// Open for reading only: serves every handle that only reads, and may stay open idle without
     /// keeping the lower file from being executed or its file system from going read-only.
-    reader: Option<Arc<OwnedFd>>,
+    reader: Option<Arc<Description>>,
 }
 
 /// Inodes that nobody has open, by when they were closed.
@@ -104,7 +105,7 @@ impl Backings {
     }
 
     /// One more open for reading, if the inode is registered and a descriptor for it at hand.
-    pub(crate) fn read_again(&self, node: u64) -> Option<(i32, Arc<OwnedFd>)> {
+    pub(crate) fn read_again(&self, node: u64) -> Option<(i32, Arc<Description>)> {
         let mut inodes = self.inodes.of(node);
         let Some(Inode::Kernel(registered)) = inodes.get_mut(&node) else {
             return None;
@@ -153,14 +154,14 @@ impl Backings {
         Way::Kernel(id)
     }
 
-    fn reader(&self, file: &File<'_>) -> Option<Arc<OwnedFd>> {
+    fn reader(&self, file: &File<'_>) -> Option<Arc<Description>> {
         if !file.lasting {
             return None;
         }
         if !self.readers.take() {
             return None;
         }
-        Some(Arc::clone(file.fd))
+        Some(Arc::clone(file.lower))
     }
 
     fn register(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Option<Backing> {
@@ -171,7 +172,7 @@ impl Backings {
             self.registered.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        let error = match register(file.fd.as_fd()) {
+        let error = match register(file.lower.fd.as_fd()) {
             Some(Ok(backing)) => return Some(backing),
             Some(Err(error)) => error,
             None => io::Error::from(Errno::OPNOTSUPP),
@@ -297,12 +298,15 @@ mod tests {
         Some(Err(Errno::LOOP.into()))
     }
 
-    fn lower() -> Arc<OwnedFd> {
-        Arc::new(tempfile::tempfile().unwrap().into())
+    fn lower() -> Arc<Description> {
+        Description::new(Arc::new(tempfile::tempfile().unwrap().into()))
     }
 
-    fn file(fd: &Arc<OwnedFd>) -> File<'_> {
-        File { fd, lasting: true }
+    fn file(lower: &Arc<Description>) -> File<'_> {
+        File {
+            lower,
+            lasting: true,
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Open files: open, read, write and what else is done through a handle.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
@@ -20,7 +21,7 @@ use crate::invalidation::{
 };
 use crate::io_mode::IoMode;
 use crate::locks::{Claims, Holder};
-use crate::lower_files::Key;
+use crate::lower_files::{Description, Key};
 use crate::mapped::Changed;
 use crate::sys;
 
@@ -28,10 +29,12 @@ use crate::sys;
 pub(crate) struct OpenFile {
     /// Shared with other opens of the inode. None where the kernel has the file open, and descriptors are
     /// scarce.
-    fd: Option<Arc<OwnedFd>>,
+    lower: Option<Arc<Description>>,
+    /// How many failures of `lower` need not be told any more.
+    failures_seen: AtomicU64,
     /// What the lower file was opened with.
     lower_flags: OFlags,
-    /// Whether `fd` is counted in [`crate::lower_files::LowerFiles`].
+    /// Whether `lower` is counted in [`crate::lower_files::LowerFiles`].
     shared: bool,
     /// This open's alone, from its first flock(2) on: such locks belong to the description.
     flock: OnceLock<(Arc<OwnedFd>, Permit)>,
@@ -53,7 +56,8 @@ impl OpenFile {
     fn new(node: u64, flags: u32, lower_flags: OFlags, way: Option<Way>) -> Self {
         let both = OFlags::from_bits_retain(flags) & OFlags::RWMODE == OFlags::RDWR;
         Self {
-            fd: None,
+            lower: None,
+            failures_seen: AtomicU64::new(0),
             lower_flags,
             shared: false,
             flock: OnceLock::new(),
@@ -63,6 +67,11 @@ impl OpenFile {
             mappable: both && matches!(way, Some(Way::Kernel(_))),
             claims: Claims::default(),
         }
+    }
+
+    fn shares(&mut self, lower: &Arc<Description>) {
+        self.failures_seen = AtomicU64::new(lower.failed());
+        self.lower = Some(Arc::clone(lower));
     }
 
     fn counts(&self) -> Counts {
@@ -134,12 +143,12 @@ impl StackFs {
         }
         let flags = OFlags::from_bits_retain(op.flags);
         if flags & OFlags::RWMODE == OFlags::RDONLY
-            && let Some((id, fd)) = self.backings.read_again(op.node.0)
+            && let Some((id, lower)) = self.backings.read_again(op.node.0)
         {
             let way = Some(Way::Kernel(id));
             let mut file = OpenFile::new(op.node.0, op.flags, OFlags::RDONLY, way);
-            file.fd = Some(Arc::clone(&fd));
-            return self.handle(file, fd.as_fd(), way);
+            file.shares(&lower);
+            return self.handle(file, lower.fd.as_fd(), way);
         }
         let mut wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
@@ -176,13 +185,13 @@ impl StackFs {
             }
             return Ok(self.treatment(node, 0, None));
         }
-        let fd = Arc::new(lower.fd);
+        let own = Description::new(Arc::new(lower.fd));
         let scarce = self.lower_files.are_scarce()
             && !self.lower_reports_on_close
             && self.nodes.is_handle(node);
         let way = (self.in_force().io == IoMode::Passthrough).then(|| {
             let file = File {
-                fd: &fd,
+                lower: &own,
                 lasting: !is_writable(flags) && !scarce,
             };
             // The kernel writes below with the credentials of this moment. It asks for set-id bits to be
@@ -194,11 +203,11 @@ impl StackFs {
         });
         let mut file = OpenFile::new(node, flags, lower.flags, way);
         if !(scarce && matches!(way, Some(Way::Kernel(_)))) {
-            let kept = self.lower_files.open(file.counts().key, Arc::clone(&fd));
-            file.fd = Some(kept.inspect_err(|_| self.uncount(file.counts()))?);
+            let kept = self.lower_files.open(file.counts().key, &own);
+            file.shares(&kept.inspect_err(|_| self.uncount(file.counts()))?);
             file.shared = true;
         }
-        self.handle(file, fd.as_fd(), way)
+        self.handle(file, own.fd.as_fd(), way)
     }
 
     /// An open file counts no longer.
@@ -295,8 +304,8 @@ impl StackFs {
 
     /// A descriptor of an open file: the one that is kept, or a new one.
     pub(crate) fn descriptor(&self, file: &OpenFile) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(fd) = &file.fd {
-            return Ok(Arc::clone(fd));
+        if let Some(lower) = &file.lower {
+            return Ok(Arc::clone(&lower.fd));
         }
         let opened = match self.nodes.open(file.node, file.lower_flags) {
             // Made immutable since: what does not change it is still to work.
@@ -428,11 +437,16 @@ impl StackFs {
     }
 
     pub(crate) fn do_fsync(&self, op: &Fsync) -> Result<(), Errno> {
-        let file = self.file(op.node, op.handle, Need::Read)?;
-        match op.data_only {
-            true => rustix::fs::fdatasync(&file),
-            false => rustix::fs::fsync(&file),
+        let sync = |fd: &OwnedFd| match op.data_only {
+            true => rustix::fs::fdatasync(fd),
+            false => rustix::fs::fsync(fd),
+        };
+        if let Ok(file) = self.files.get(op.handle.0)
+            && let Some(lower) = &file.lower
+        {
+            return lower.synced(&file.failures_seen, sync(&lower.fd));
         }
+        sync(&*self.file(op.node, op.handle, Need::Read)?)
     }
 
     pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {

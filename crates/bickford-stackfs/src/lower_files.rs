@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -21,8 +22,55 @@ pub(crate) struct Key {
     pub(crate) flags: OFlags,
 }
 
+/// A lower file that several opens share. The kernel tells each open file once that data could not be written
+/// back: those who share one are told here.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub(crate) fd: Arc<OwnedFd>,
+    failures: Mutex<Failures>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    count: u64,
+    last: Option<Errno>,
+}
+
+impl Description {
+    pub(crate) fn new(fd: Arc<OwnedFd>) -> Arc<Self> {
+        Arc::new(Self {
+            fd,
+            failures: Mutex::default(),
+        })
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many failures an open that begins now is not told.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failures().count
+    }
+
+    /// What fsync(2) answers through an open that was told `seen` failures, after it answered `synced` through
+    /// the description.
+    pub(crate) fn synced(&self, seen: &AtomicU64, synced: Result<(), Errno>) -> Result<(), Errno> {
+        let mut failures = self.failures();
+        if let Err(error) = synced {
+            failures.count += 1;
+            failures.last = Some(error);
+        }
+        let told = seen.swap(failures.count, Ordering::AcqRel);
+        match failures.last {
+            Some(error) if told != failures.count => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
 struct Shared {
-    fd: Arc<OwnedFd>,
+    description: Arc<Description>,
     opens: usize,
 }
 
@@ -46,26 +94,23 @@ impl LowerFiles {
         self.room.taken() >= self.room.limit() / 4 || self.room.is_scarce()
     }
 
-    /// The descriptor to use for one more open: another open's, or else `fd`. ENFILE at the limit.
-    pub(crate) fn open(&self, key: Key, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
+    /// What to use for one more open: another open's, or else `own`. ENFILE at the limit.
+    pub(crate) fn open(&self, key: Key, own: &Arc<Description>) -> Result<Arc<Description>, Errno> {
         let mut files = self.files.of(key.node);
         if let Some(shared) = files.get_mut(&key) {
             shared.opens += 1;
-            let shared = Arc::clone(&shared.fd);
-            // `fd` is closed after the lock: closing can take the lower file system a while.
-            drop(files);
-            return Ok(shared);
+            return Ok(Arc::clone(&shared.description));
         }
         if !self.room.take() {
             drop(files);
             return Err(Errno::NFILE);
         }
         let shared = Shared {
-            fd: Arc::clone(&fd),
+            description: Arc::clone(own),
             opens: 1,
         };
         files.insert(key, shared);
-        Ok(fd)
+        Ok(Arc::clone(own))
     }
 
     /// A descriptor of the inode, if one that is open for reading or writing is at hand.
@@ -75,7 +120,7 @@ impl LowerFiles {
         }
         let files = self.files.of(node);
         let mut found = [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].into_iter();
-        found.find_map(|flags| Some(Arc::clone(&files.get(&Key { node, flags })?.fd)))
+        found.find_map(|flags| Some(Arc::clone(&files.get(&Key { node, flags })?.description.fd)))
     }
 
     /// One open less.
@@ -107,48 +152,64 @@ mod tests {
         flags: OFlags::RDWR,
     };
 
-    fn file() -> Arc<OwnedFd> {
-        Arc::new(tempfile::tempfile().unwrap().into())
+    fn file() -> Arc<Description> {
+        Description::new(Arc::new(tempfile::tempfile().unwrap().into()))
+    }
+
+    #[test]
+    fn each_open_is_told_a_failure_once() {
+        let file = file();
+        let [first, second] = [(); 2].map(|()| AtomicU64::new(file.failed()));
+        assert_eq!(file.synced(&first, Ok(())), Ok(()));
+        assert_eq!(file.synced(&first, Err(Errno::IO)), Err(Errno::IO));
+        assert_eq!(file.synced(&first, Ok(())), Ok(()));
+        let later = AtomicU64::new(file.failed());
+        assert_eq!(file.synced(&second, Ok(())), Err(Errno::IO));
+        assert_eq!(file.synced(&second, Ok(())), Ok(()));
+        assert_eq!(file.synced(&later, Ok(())), Ok(()), "it was told before");
+        assert_eq!(file.synced(&later, Err(Errno::NOSPC)), Err(Errno::NOSPC));
+        assert_eq!(file.synced(&first, Ok(())), Err(Errno::NOSPC));
+        assert_eq!(file.synced(&second, Err(Errno::IO)), Err(Errno::IO));
     }
 
     #[test]
     fn opens_with_the_same_flags_share_a_descriptor_until_the_last_close() {
         let files = LowerFiles::new(Share::alone(2));
-        let first = files.open(READ, file()).unwrap();
+        let first = files.open(READ, &file()).unwrap();
         for _ in 0..1000 {
-            assert!(Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
+            assert!(Arc::ptr_eq(&files.open(READ, &file()).unwrap(), &first));
         }
-        let write = files.open(WRITE, file()).unwrap();
+        let write = files.open(WRITE, &file()).unwrap();
         assert!(!Arc::ptr_eq(&write, &first));
-        assert!(Arc::ptr_eq(&files.any(1).unwrap(), &first));
+        assert!(Arc::ptr_eq(&files.any(1).unwrap(), &first.fd));
         assert!(files.any(2).is_none());
         for _ in 0..1000 {
             files.close(READ);
         }
-        assert!(Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
+        assert!(Arc::ptr_eq(&files.open(READ, &file()).unwrap(), &first));
         files.close(READ);
         files.close(READ);
         assert_eq!(Arc::strong_count(&first), 1, "given up");
-        assert!(!Arc::ptr_eq(&files.open(READ, file()).unwrap(), &first));
+        assert!(!Arc::ptr_eq(&files.open(READ, &file()).unwrap(), &first));
     }
 
     #[test]
     fn descriptors_are_bounded_and_opens_are_not() {
         let files = LowerFiles::new(Share::alone(1));
-        files.open(READ, file()).unwrap();
-        assert_eq!(files.open(WRITE, file()).unwrap_err(), Errno::NFILE);
-        assert!(files.open(READ, file()).is_ok());
+        files.open(READ, &file()).unwrap();
+        assert_eq!(files.open(WRITE, &file()).unwrap_err(), Errno::NFILE);
+        assert!(files.open(READ, &file()).is_ok());
         files.close(READ);
         files.close(READ);
-        assert!(files.open(WRITE, file()).is_ok());
+        assert!(files.open(WRITE, &file()).is_ok());
     }
 
     #[test]
     fn they_are_scarce_from_a_quarter_of_the_limit_on() {
         let files = LowerFiles::new(Share::alone(8));
-        files.open(READ, file()).unwrap();
+        files.open(READ, &file()).unwrap();
         assert!(!files.are_scarce());
-        files.open(WRITE, file()).unwrap();
+        files.open(WRITE, &file()).unwrap();
         assert!(files.are_scarce());
         files.close(READ);
         assert!(!files.are_scarce());
