@@ -185,7 +185,6 @@ impl Builder {
             );
         }
         let cached = DescriptorCache::capacity_of((descriptors / 8).min(CACHED_FILES_MAX));
-        let nodes = Nodes::new(root, descriptors, self.handles)?;
         let budget = nodes.budget().clone();
         let all = budget.limit();
         // Objects that take a descriptor each are to be found, whatever is open.
