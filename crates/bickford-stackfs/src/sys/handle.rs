@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
@@ -73,12 +74,30 @@ pub(crate) fn name_to_handle(
     Ok((handle, mount_id))
 }
 
+/// How often an inode that is just being made is asked for again, each time after twice the pause.
+const TRIES: u32 = 8;
+const PAUSE: Duration = Duration::from_micros(20);
+
 /// Opens what `handle` names on the file system that `mount` (not an `O_PATH` descriptor) is on.
 pub(crate) fn open_by_handle(
     mount: BorrowedFd<'_>,
     handle: &LowerHandle,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
+    let mut opened = open_once(mount, handle, flags);
+    for attempt in 0..TRIES {
+        // Also what the kernel says while the inode's number is being given to another file: the handle is
+        // stale, and is said to be in a moment.
+        if opened.as_ref().err() != Some(&Errno::NOMEM) {
+            break;
+        }
+        std::thread::sleep(PAUSE * (1 << attempt));
+        opened = open_once(mount, handle, flags);
+    }
+    opened
+}
+
+fn open_once(mount: BorrowedFd<'_>, handle: &LowerHandle, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut handle = handle.clone();
     let flags = (flags | OFlags::CLOEXEC).bits() as libc::c_int;
     // SAFETY: as above; the kernel only reads the handle.
@@ -88,4 +107,52 @@ pub(crate) fn open_by_handle(
     }
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Its number goes to other files, which are being made while it is asked for.
+    #[test]
+    fn the_handle_of_a_removed_file_is_stale_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = fs::File::open(directory.path()).unwrap();
+        let path = directory.path().join("f");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    fs::write(directory.path().join("other"), "").unwrap();
+                    fs::remove_file(directory.path().join("other")).unwrap();
+                }
+            });
+            for _ in 0..2000 {
+                fs::write(&path, "").unwrap();
+                let Ok((handle, _)) = name_to_handle(root.as_fd(), c"f", AtFlags::empty()) else {
+                    eprintln!("skipped: no file handles here");
+                    break;
+                };
+                fs::remove_file(&path).unwrap();
+                for _ in 0..10 {
+                    match open_by_handle(root.as_fd(), &handle, OFlags::PATH) {
+                        Err(Errno::STALE) => {}
+                        Err(Errno::PERM) => {
+                            eprintln!("skipped: CAP_DAC_READ_SEARCH is missing");
+                            break;
+                        }
+                        other => {
+                            over.store(true, Ordering::Relaxed);
+                            panic!("{other:?}");
+                        }
+                    }
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
 }
