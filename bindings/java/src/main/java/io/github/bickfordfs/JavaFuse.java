@@ -11,6 +11,10 @@ import java.io.IOException;
  * ({@link Call#answered()}, {@link Call#fail(int)}, or an exception), and then the system call and the post-call do not
  * run. A post-call sees the parameters, the result and the answer, and may change both.
  *
+ * <p>Where a post-call makes an error of a success, what the system call opened or looked up is given back. A release
+ * reaches the system call even where its pre-call fails, and with its call switched off where files are opened: else
+ * files would stay open below. Whoever answers an open itself must answer the release of that handle, too.
+ *
  * <p>The {@link Call} is used again for the next operation of the thread: keep nothing of it. Calls come from several
  * threads at once, and must not use the mount that they serve. An exception is EIO, unless it has an error number
  * ({@link Errno#of}).
@@ -112,7 +116,7 @@ public abstract class JavaFuse {
     /** After STATFS. Asks for size and use. */
     protected void postStatfs(Call call) throws IOException {}
 
-    /** Before RELEASE. An open file ends. */
+    /** Before RELEASE. An open file ends, even if this fails. */
     protected void preRelease(Call call) throws IOException {}
 
     /** After RELEASE. An open file ends. */
@@ -166,7 +170,7 @@ public abstract class JavaFuse {
     /** After READDIR. Lists names. */
     protected void postReaddir(Call call) throws IOException {}
 
-    /** Before RELEASEDIR. An open directory ends. */
+    /** Before RELEASEDIR. An open directory ends, even if this fails. */
     protected void preReleasedir(Call call) throws IOException {}
 
     /** After RELEASEDIR. An open directory ends. */

@@ -48,7 +48,9 @@ final class JavaFuseTarget extends Target {
     @Override
     int post(int operation, Call call, int result) throws IOException {
         call.beginCall(result);
-        if (copies && operation == READ && result == 0) {
+        if (copies && operation == WRITE) {
+            call.fillArray(Layout.getLong(call.at(Req.DATA)), Layout.getLong(call.at(Req.DATA_LENGTH)));
+        } else if (copies && operation == READ && result == 0) {
             long answer = call.answer();
             call.fillArray(Layout.getLong(answer + Ans.DATA), Layout.getLong(answer + Ans.DATA_LENGTH));
         }

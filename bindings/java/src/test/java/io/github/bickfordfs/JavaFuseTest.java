@@ -174,6 +174,7 @@ class JavaFuseTest {
     /** Turns data around on their way: bytes are inverted below. */
     private static final class Inverting extends JavaFuse {
         private final DataMode mode;
+        private final java.io.ByteArrayOutputStream written = new java.io.ByteArrayOutputStream();
 
         Inverting(DataMode mode) {
             this.mode = mode;
@@ -202,6 +203,16 @@ class JavaFuseTest {
         }
 
         @Override
+        protected void postWrite(Call call) {
+            byte[] seen = switch (mode) {
+                case COPIED -> java.util.Arrays.copyOf(call.array(), call.arrayLength());
+                case SHARED -> call.data().toArray(java.lang.foreign.ValueLayout.JAVA_BYTE);
+                case NONE -> new byte[0];
+            };
+            written.writeBytes(seen);
+        }
+
+        @Override
         protected void postRead(Call call) {
             switch (mode) {
                 case COPIED -> invert(call);
@@ -220,12 +231,15 @@ class JavaFuseTest {
             inverted[i] = (byte) ~inverted[i];
         }
         for (DataMode mode : DataMode.values()) {
+            Inverting fs = new Inverting(mode);
             try (Place place = new Place();
-                    Mount _ = mount(new Inverting(mode), place, Configuration.DEFAULT.withData(mode))) {
+                    Mount _ = mount(fs, place, Configuration.DEFAULT.withData(mode))) {
                 Path above = place.mountpoint.resolve("file");
                 Files.write(above, data);
                 byte[] below = Files.readAllBytes(place.source.resolve("file"));
                 org.junit.jupiter.api.Assertions.assertArrayEquals(mode == DataMode.NONE ? data : inverted, below);
+                org.junit.jupiter.api.Assertions.assertArrayEquals(
+                        mode == DataMode.NONE ? new byte[0] : inverted, fs.written.toByteArray());
                 Path other = place.source.resolve("other");
                 Files.write(other, inverted);
                 org.junit.jupiter.api.Assertions.assertArrayEquals(
