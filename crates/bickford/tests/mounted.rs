@@ -369,6 +369,7 @@ fn aborting_under_load_ends_the_session() {
 fn aborting_ends_methods_that_wait_for_their_interrupt() {
     over_each_transport(|config| {
         let (fixture, subject) = mounted(config, false);
+        support::show_connections();
         let connection = fixture.session().guard().connection().unwrap();
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -394,6 +395,7 @@ fn a_session_that_is_aborted_from_here_ends_though_every_worker_waits() {
             .transport(TransportChoice::DevFuse)
             .workers(Workers::SINGLE);
         let (fixture, subject) = mounted(config, false);
+        support::show_connections();
         thread::scope(|scope| {
             scope.spawn(|| fs::read(fixture.path("patient")).unwrap_err());
             wait_until("the read is in flight", || subject.reads() == 1);

@@ -140,15 +140,21 @@ fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinHandl
 /// Aborts a connection, with fusectl mounted where it was not. What fails is said: the process
 /// ends then all the same.
 fn abort(connection: u64) {
+    show_connections();
     let control = Path::new(CONNECTIONS).join(connection.to_string());
-    if !control.exists() {
+    if let Err(error) = std::fs::write(control.join("abort"), "1") {
+        println!("write {}/abort: {error}", control.display());
+    }
+}
+
+/// Has fusectl mounted where it was not, without which nothing can be aborted.
+pub fn show_connections() {
+    let found = std::fs::read_dir(CONNECTIONS).is_ok_and(|mut found| found.next().is_some());
+    if !found {
         let mounted = Command::new("mount")
             .args(["-t", "fusectl", "none", CONNECTIONS])
             .status();
         println!("mount -t fusectl none {CONNECTIONS}: {mounted:?}");
-    }
-    if let Err(error) = std::fs::write(control.join("abort"), "1") {
-        println!("write {}/abort: {error}", control.display());
     }
 }
 
