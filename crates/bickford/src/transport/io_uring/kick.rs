@@ -29,6 +29,9 @@ use crate::mount::MountEntry;
 /// Processes of one queue that wait for their answer. A further one takes the place of the oldest,
 /// which may wait behind the very requests that are to be set free.
 const PROCESSES_MAX: usize = 4;
+/// Processes that were killed and have not ended: one whose request is under way ends with its answer, which
+/// may itself wait for a kick.
+const DYING_MAX: usize = 64;
 /// How often processes that ended are collected.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Waits for the word, so that its number is known before its request comes.
@@ -83,25 +86,30 @@ fn run(shared: &Shared, queue: u16) {
         tracing::debug!(queue, "not kicked: {error}");
     }
     let mut waiting: VecDeque<Child> = VecDeque::new();
+    let mut dying: Vec<Child> = Vec::new();
     loop {
         let wanted = kicker.wanted.swap(0, Ordering::SeqCst).min(PROCESSES_MAX);
         for _ in 0..wanted {
+            if dying.len() >= DYING_MAX {
+                // Asked for again by the next look.
+                kicker.wanted.fetch_add(1, Ordering::SeqCst);
+                break;
+            }
             if waiting.len() >= PROCESSES_MAX
-                && let Some(oldest) = waiting.pop_front()
+                && let Some(mut oldest) = waiting.pop_front()
             {
-                end(kicker, oldest);
+                if let Err(error) = oldest.kill() {
+                    tracing::debug!("ending a kick: {error}");
+                }
+                dying.push(oldest);
             }
             waiting.extend(mountpoint(shared).and_then(|mount| start(kicker, &mount)));
         }
-        waiting.retain_mut(|child| match child.try_wait() {
-            Ok(None) => true,
-            _ => {
-                kicker.processes().remove(&child.id());
-                false
-            }
-        });
-        if waiting.is_empty() || shared.is_stopping() {
-            waiting.drain(..).for_each(|child| end(kicker, child));
+        waiting.retain_mut(|child| lives(kicker, child));
+        dying.retain_mut(|child| lives(kicker, child));
+        if waiting.is_empty() && dying.is_empty() || shared.is_stopping() {
+            let left = waiting.drain(..).chain(dying.drain(..));
+            left.for_each(|child| end(kicker, child));
             kicker.running.store(false, Ordering::SeqCst);
             // Whoever wanted a kick in between found this thread still running.
             if kicker.wanted.load(Ordering::SeqCst) == 0
@@ -148,6 +156,15 @@ fn start(kicker: &Kicker, mountpoint: &std::path::Path) -> Option<Child> {
     Some(child)
 }
 
+fn lives(kicker: &Kicker, child: &mut Child) -> bool {
+    let lives = matches!(child.try_wait(), Ok(None));
+    if !lives {
+        kicker.processes().remove(&child.id());
+    }
+    lives
+}
+
+/// Kills a process and waits for its end: the connection has ended, or is about to.
 fn end(kicker: &Kicker, mut child: Child) {
     let ended = child.kill().and_then(|()| child.wait());
     if let Err(error) = ended {
