@@ -60,8 +60,8 @@ pub const ENTRY: Entry = Entry {
     constructor: construct,
 };
 
-const UNHEARD: OperationSet =
-    OperationSet::of(&[OperationKind::Release, OperationKind::Releasedir]);
+/// Their answers reach nobody.
+const UNHEARD: OperationSet = OperationSet::ENDS;
 
 #[derive(Debug)]
 struct Pattern {

@@ -22,7 +22,8 @@ use crate::{Unique, ops::for_each_operation};
 pub enum Step<A> {
     /// The operation goes on to the file system below, with the arguments as they are now.
     Continue,
-    /// This is the result; the file system below is not asked. Post-calls still see it.
+    /// This is the result; the file system below is not asked. Post-calls still see it. Only where an error
+    /// is the answer to a release, what is open below is closed all the same.
     Answer(Result<A, Errno>),
 }
 

@@ -51,16 +51,17 @@ impl<L: Layer, F: FileSystem> Layered<L, F> {
         let pre = interest.pre.both(switches.pre);
         let post = interest.post.both(switches.post);
         let defer = interest.defer.both(switches.post);
+        let call = switches.call.with_ends();
         let hooked = pre
             .with(post)
             .with(defer)
-            .with(OperationSet::ALL.without(switches.call));
+            .with(OperationSet::ALL.without(call));
         let inner = Inner {
             needs: switches.restrict(layer.needs()),
             layer,
             lower,
             pre,
-            call: switches.call,
+            call,
             post,
             defer,
             hooked,
@@ -237,6 +238,15 @@ macro_rules! define_layered {
                     let step = inner.before(cx, &scratch, &mut op, |layer, call, op| {
                         PreCalls::$method(layer, call, op)
                     });
+                    // What is open below is closed even where the layer denies that.
+                    let (step, denied) = match step {
+                        Step::Answer(Err(errno))
+                            if OperationSet::ENDS.both(inner.call).contains(KIND) =>
+                        {
+                            (Step::Continue, Some(errno))
+                        }
+                        step => (step, None),
+                    };
                     let below = matches!(step, Step::Continue) && inner.call.contains(KIND);
                     let reply = if inner.post.contains(KIND) || inner.defer.contains(KIND) {
                         inner.wrap(cx, &op, reply, below, |layer, done, kept, result| {
@@ -244,6 +254,10 @@ macro_rules! define_layered {
                         })
                     } else {
                         reply
+                    };
+                    let reply = match denied {
+                        Some(errno) => reply.wrap(move |_, reply: Reply<$answer>| reply.error(errno)),
+                        None => reply,
                     };
                     match step {
                         Step::Answer(result) => reply.complete(result),

@@ -102,6 +102,8 @@ impl OperationSet {
         OperationKind::Opendir,
         OperationKind::Releasedir,
     ]);
+    /// Operations that end something open: what is open below stays so without them.
+    pub const ENDS: Self = Self::of(&[OperationKind::Release, OperationKind::Releasedir]);
     /// Operations that change something wherever they succeed. OPEN changes something only with
     /// `O_TRUNC`, and is not among them.
     pub const CHANGES: Self = Self::of(&[
@@ -162,6 +164,23 @@ impl OperationSet {
     #[must_use]
     pub const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// These, with the operations that end what these open.
+    pub(super) const fn with_ends(self) -> Self {
+        let files = Self::of(&[
+            OperationKind::Open,
+            OperationKind::Create,
+            OperationKind::Tmpfile,
+        ]);
+        let mut all = self;
+        if self.intersects(files) {
+            all = all.with(Self::of(&[OperationKind::Release]));
+        }
+        if self.contains(OperationKind::Opendir) {
+            all = all.with(Self::of(&[OperationKind::Releasedir]));
+        }
+        all
     }
 
     /// Whether there are none.

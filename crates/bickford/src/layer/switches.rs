@@ -21,7 +21,8 @@ use super::{Needs, OperationKind, OperationSet, nearest};
 /// pre = false
 ///
 /// # `call = false` leaves out the file system below: unless the pre-call answers, the operation
-/// # is answered as by a file system that does not implement it.
+/// # is answered as by a file system that does not implement it. The release of what was opened below
+/// # is always made.
 /// [operations.lookup]
 /// pre = true
 /// call = true

@@ -214,6 +214,20 @@ fn switches_turn_calls_off() {
     assert_eq!(journal.take(), ["before lookup".to_owned(), nosys]);
 }
 
+#[test]
+fn what_is_open_below_is_closed_though_that_call_is_switched_off() {
+    let text = "[operations.release]\ncall = false\n[operations.releasedir]\ncall = false\n";
+    let layer = Closures {
+        interest: ALL,
+        ..Closures::default()
+    };
+    let (mut kernel, below) = fixture(layer, &text.parse().unwrap());
+    for opcode in [Opcode::Release, Opcode::Releasedir] {
+        assert_eq!(kernel.call(opcode, 7, &release_body()).unwrap().error, 0);
+        assert_eq!(below.take().len(), 1, "{opcode:?}");
+    }
+}
+
 /// Turns contents into capitals, on both ways.
 struct Capitals {
     contents: bool,

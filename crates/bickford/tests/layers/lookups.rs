@@ -79,6 +79,25 @@ fn a_success_that_stays_is_not_given_back() {
     assert_eq!(lines.iter().find(given_back), None);
 }
 
+#[test]
+fn what_is_open_below_is_closed_though_the_layer_denies_it() {
+    let denying = Closures {
+        interest: Interest {
+            pre: OperationSet::ENDS,
+            ..Interest::default()
+        },
+        before: Box::new(|_, _| Some(Errno::ACCESS)),
+        ..Closures::default()
+    };
+    let (mut kernel, journal) = fixture(denying);
+    let mut close = |opcode| {
+        let answer = kernel.call(opcode, 7, &release_body()).unwrap();
+        (answer.error, journal.take().len())
+    };
+    assert_eq!(close(Opcode::Release), (-libc::EACCES, 1));
+    assert_eq!(close(Opcode::Releasedir), (-libc::EACCES, 1));
+}
+
 /// Leaves a name out of listings.
 struct Hiding;
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bickford::abi::{CreateIn, InitFlags, MkdirIn, OpenIn, ReadIn, WriteIn};
+use bickford::abi::{CreateIn, InitFlags, MkdirIn, OpenIn, ReadIn, ReleaseIn, WriteIn};
 use bickford::layer::{About, Call, Done, Outcome};
 use bickford::layer::{Interest, Layer, Needs, PostCalls, PreCalls, Resume};
 use bickford::ops::{
@@ -214,6 +214,14 @@ pub(crate) fn open_body() -> Vec<u8> {
     let input = OpenIn {
         flags: 1,
         ..OpenIn::default()
+    };
+    input.as_bytes().to_vec()
+}
+
+pub(crate) fn release_body() -> Vec<u8> {
+    let input = ReleaseIn {
+        fh: 9,
+        ..ReleaseIn::default()
     };
     input.as_bytes().to_vec()
 }
