@@ -291,6 +291,8 @@ pub(crate) fn in_namespace(test: &str, place: &Place, fuse_conf: &str) -> bool {
     let config = devices.join("fuse.conf");
     fs::write(&config, fuse_conf).unwrap();
     rustix::mount::mount_bind(&config, "/etc/fuse.conf").unwrap();
+    // The two files stay mounted; below the place itself nothing may, or it cannot be removed.
+    rustix::mount::unmount(&devices, rustix::mount::UnmountFlags::DETACH).unwrap();
     true
 }
 
