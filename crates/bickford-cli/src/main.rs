@@ -10,6 +10,7 @@ mod notify;
 mod signals;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -57,7 +58,8 @@ fn finish(result: Result<ExitCode, Failure>, helper: bool) -> ExitCode {
 }
 
 fn fail(failure: &Failure, helper: bool) -> ExitCode {
-    eprintln!("bickford: {failure}");
+    // Not eprintln, which panics when the terminal is gone.
+    let _ = writeln!(std::io::stderr(), "bickford: {failure}");
     // mount(8) passes the status of its helpers on; 32 is its "mount failure".
     ExitCode::from(if helper { 32 } else { 1 })
 }

@@ -1,14 +1,11 @@
 //! `bickford eval` from its arguments to its exit status.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
@@ -19,7 +16,8 @@ use crate::results::{self, Settings, Store};
 use crate::rows::{self, Kind, Row, WorkloadClass};
 use crate::runner::Runner;
 use crate::target::{Config, ConfigArgument, PRESETS};
-use crate::{self_check, wml, worker};
+use crate::terminal::{say, warn};
+use crate::{self_check, signals, wml, worker};
 
 /// The status of a run that was interrupted, by whatever signal: what shells give for SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -67,7 +65,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         Some(directory) => go_on(directory, args.retry_failed)?,
         None => begin(args, ui)?,
     };
-    let stop = stop_on_signals()?;
+    let stop = catch_signals()?;
     let directory = store.directory().to_owned();
     let whole = {
         let mut runner = Runner::new(&mut store, ui, stop)?;
@@ -80,48 +78,22 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     if whole {
         return Ok(code);
     }
-    // After a hangup nobody is there to read it.
-    let _ = writeln!(
-        io::stderr(),
+    warn(&format!(
         "interrupted: {} of {} rows begun are kept; go on with --resume {}",
         store.rows_begun(),
         store.results.settings.rows.len(),
         directory.display()
-    );
+    ));
     Ok(ExitCode::from(INTERRUPTED))
 }
 
-/// Prints on standard output, where the reader may have gone.
-fn say(text: &str) -> Result<(), EvalError> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(EvalError::io("standard output"))
-}
-
 /// Set by a signal that would end the program: what is mounted and set up must be taken down first.
-pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, EvalError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        // nohup(1) asks for just this: to go on when the terminal goes.
-        if signal == SIGHUP && is_ignored(signal) {
-            continue;
-        }
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|e| {
-            EvalError::SetUp(format!(
-                "catch signal {signal}: {e}; without that an interrupt would leave mounts behind"
-            ))
-        })?;
-    }
-    Ok(stop)
-}
-
-/// Whether this process was started with `signal` ignored.
-fn is_ignored(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
-    let mask = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+pub(crate) fn catch_signals() -> Result<Arc<AtomicBool>, EvalError> {
+    signals::stop_on_signals().map_err(|error| {
+        EvalError::SetUp(format!(
+            "{error}; without that an interrupt would leave mounts behind"
+        ))
+    })
 }
 
 fn go_on(directory: &Path, retry_failed: bool) -> Result<Store, EvalError> {
@@ -341,9 +313,9 @@ fn own_rows(files: &[PathBuf], scale: f64) -> Result<Vec<Row>, EvalError> {
                     source,
                 }
             })?;
-        workload.notes.iter().for_each(|note| {
-            let _ = writeln!(io::stderr(), "{}: {note}", path.display());
-        });
+        for note in &workload.notes {
+            warn(&format!("{}: {note}", path.display()));
+        }
         workload.scale(scale);
         let name = path
             .file_stem()

@@ -17,8 +17,10 @@ pub mod results;
 pub mod rows;
 pub mod runner;
 mod self_check;
+pub mod signals;
 pub mod stats;
 pub mod target;
+mod terminal;
 pub mod wml;
 mod worker;
 

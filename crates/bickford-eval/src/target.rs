@@ -14,6 +14,7 @@ use crate::host::process::{self, quoted, tail};
 use crate::host::{mounts, utf8};
 use crate::java;
 use crate::measure::cpu::{self, ProcessTime};
+use crate::terminal::warn;
 
 /// How long a command may take to mount.
 const MOUNT_TIME: Duration = Duration::from_secs(30);
@@ -209,7 +210,7 @@ impl Target {
         let Some(mounted) = &self.mounted else { return };
         match mounted.mount.connection().map(mounts::abort) {
             Some(Ok(())) => {}
-            Some(Err(error)) => eprintln!("bickford eval: {error}"),
+            Some(Err(error)) => warn(&error.to_string()),
             None => {
                 let _ = rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::DETACH);
             }
@@ -327,7 +328,7 @@ fn wait_for_mount(
 impl Drop for Target {
     fn drop(&mut self) {
         if let Err(error) = self.take_down() {
-            eprintln!("bickford eval: {error}");
+            warn(&error.to_string());
         }
     }
 }

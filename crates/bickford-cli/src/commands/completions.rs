@@ -1,6 +1,5 @@
 //! `bickford completions`.
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -18,7 +17,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "bickford", &mut text);
-    io::Write::write_all(&mut io::stdout(), &text)
-        .map_err(|error| Failure::new(format!("write the completions: {error}")))?;
+    super::say(&text)?;
     Ok(ExitCode::SUCCESS)
 }

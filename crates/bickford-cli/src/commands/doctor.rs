@@ -6,7 +6,6 @@ mod limits;
 mod mounting;
 
 use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,9 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         findings.extend(directory::look(directory)?);
     }
     let report = findings.iter().map(render).collect::<String>();
-    io::stdout()
-        .write_all(report.as_bytes())
-        .map_err(|error| Failure::new(format!("write the report: {error}")))?;
+    super::say(report.as_bytes())?;
     let needed = findings
         .iter()
         .any(|finding| finding.status == Status::Needed);

@@ -11,6 +11,6 @@ use crate::cli::Failure;
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> Result<ExitCode, Failure> {
-    print!("{}", Registry::default().help());
+    super::say(Registry::default().help().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

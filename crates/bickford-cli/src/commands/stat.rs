@@ -59,12 +59,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         session,
         session_error,
     };
-    if arguments.json {
+    let text = if arguments.json {
         let text = serde_json::to_string_pretty(&report);
-        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+        text.map_err(|error| Failure::new(error.to_string()))? + "\n"
     } else {
-        print!("{}", table(&report, arguments.histograms));
-    }
+        table(&report, arguments.histograms)
+    };
+    super::say(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::terminal::warn;
+
 /// Programs need memory besides the page cache: no limit is set below this, and what a workload is
 /// known to hold comes on top.
 pub const LEAST: u64 = 64 << 20;
@@ -172,7 +174,7 @@ impl Drop for Writeback {
             (BACKGROUND_BYTES, &self.bytes)
         };
         if let Err(error) = fs::write(path, value) {
-            eprintln!("bickford eval: write {value} back to {path}: {error}");
+            warn(&format!("write {value} back to {path}: {error}"));
         }
     }
 }

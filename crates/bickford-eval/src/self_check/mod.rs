@@ -21,6 +21,7 @@ use crate::host::Machine;
 use crate::host::device::Device;
 use crate::report::{date, figure};
 use crate::stats::{Comparison, Interval, Summary};
+use crate::terminal::{say, warn};
 
 use sum::{StageSum, TOLERANCE_PCT};
 
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         .tempdir_in(&parent)
         .map_err(EvalError::io(&parent))?
         .keep();
-    let stop = crate::command::stop_on_signals()?;
+    let stop = crate::command::catch_signals()?;
     let device = Device::set_up(&args.device, &work, agreement::BYTES * 2, &stop)
         .map_err(EvalError::SetUp)?;
     let check = Check {
@@ -150,9 +151,9 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
     }
     if let Err(error) = fs::remove_dir(&work) {
-        eprintln!("bickford eval: {} is left: {error}", work.display());
+        warn(&format!("{} is left: {error}", work.display()));
     }
-    print!("{}", text(&findings));
+    say(&text(&findings))?;
     if let Some(out) = &args.out {
         keep(out.clone(), &findings)?;
     }
@@ -163,7 +164,7 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         .chain(findings.agreement.iter().filter_map(Agreement::failure))
         .collect();
     for failure in &failures {
-        eprintln!("bickford eval: {failure}");
+        warn(failure);
     }
     Ok(if findings.problems.is_empty() && failures.is_empty() {
         ExitCode::SUCCESS
@@ -177,8 +178,7 @@ fn keep(directory: PathBuf, findings: &Findings) -> Result<(), EvalError> {
     let path = directory.join("self-check.json");
     let json = serde_json::to_string_pretty(findings).map_err(EvalError::json(&path))?;
     fs::write(&path, json).map_err(EvalError::io(&path))?;
-    println!("\nkept: {}", path.display());
-    Ok(())
+    say(&format!("\nkept: {}\n", path.display()))
 }
 
 /// What the checks share.
