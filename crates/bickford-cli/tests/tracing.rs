@@ -180,6 +180,34 @@ fn stages_of_a_mount(place: &Place) {
 }
 
 #[test]
+fn time_in_system_calls_below_is_a_part_of_the_handler() {
+    for transport in ["dev", "auto"] {
+        let Some(place) = place() else { return };
+        let _running = place.mount_in_foreground(&["--transport", transport]);
+        let trace = Trace::start(&place, &["--lower-io", "--format", "json"]);
+        let mut made = 0;
+        wait_until("system calls are told", || {
+            made += 1;
+            fs::create_dir(place.mountpoint().join(format!("dir-{made}"))).unwrap();
+            let text = trace.text();
+            text.lines()
+                .any(|line| line.contains("\"MKDIR\"") && !line.contains("\"lower_us\":null"))
+        });
+        let instances = trace.instances();
+        assert_eq!(instances.len(), 2, "{instances:?}");
+        let lines = lines(&trace.end());
+        assert!(!instances.iter().any(|instance| instance.exists()));
+        let told = lines.iter().filter(|line| line["lower_us"].is_number());
+        let mkdirs = told.filter(|line| line["opcode"] == "MKDIR");
+        for line in mkdirs {
+            let lower = line["lower_us"].as_f64().unwrap();
+            let handler = line["stages_us"]["handler"].as_f64().unwrap();
+            assert!(0.0 < lower && lower <= handler, "{line:#}");
+        }
+    }
+}
+
+#[test]
 fn chrome_output_is_json_and_opcodes_are_filtered() {
     let Some(place) = place() else { return };
     let _running = place.mount_in_foreground(&[]);

@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
 use bickford::trace::control::{self, EventReader};
-use bickford::trace::kernel::{KernelRequest, Tracepoints};
+use bickford::trace::kernel::{KernelRequest, SystemCalls, Tracepoints};
 use bickford::trace::{Event, Snapshot};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::filter::Filter;
 use self::print::{Format, Open, Printer, Request};
@@ -33,8 +32,8 @@ use crate::cli::Failure;
 /// daemon has the request, "decode" in the library before the handler, "handler", and "reply" from
 /// the handler's answer until the kernel has ended the request. Waiting in the queue and being
 /// transported to the daemon are one stage, because the kernel has no tracepoint between them. I/O
-/// of a pass-through file system on the lower one is part of "handler"; data of a READ that are given
-/// as a range of a lower file are read in "reply".
+/// of a pass-through file system on the lower one is part of "handler", and told by --lower-io; data of a
+/// READ that are given as a range of a lower file are read in "reply".
 ///
 /// Requests without an answer are told with their age and, by a daemon of ours, whether it has
 /// them; it also tells of those that were sent before tracing began, at once and at the end. Of
@@ -54,6 +53,13 @@ pub(crate) struct Arguments {
     /// of the thread that sent it.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// Tell for how much of "handler" the daemon's thread was in system calls
+    ///
+    /// In a pass-through file system that is I/O on the lower one. Waiting for other threads (futex) is
+    /// left out, and so are requests that another thread than the handler's answered. Meanwhile system
+    /// calls of the whole machine take a little longer.
+    #[arg(long)]
+    lower_io: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -80,13 +86,8 @@ fn opcode(name: &str) -> Result<Opcode, String> {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let target = Target::find(&arguments.mountpoint)?;
     let fail = |error: io::Error| Failure::new(format!("trace: {error}"));
-    let stop = Arc::new(AtomicBool::new(false));
     // Each would end this process with tracing enabled.
-    for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
-        if signal != SIGHUP || !hangup_is_ignored() {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(fail)?;
-        }
-    }
+    let stop = bickford_eval::signals::stop_on_signals().map_err(fail)?;
     let connect = |path: &Path| {
         let mut reader = EventReader::connect(path)?;
         reader.set_patience(EVENT_WAIT).map(|()| reader)
@@ -101,6 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let waiting_before = target.connection().waiting.unwrap_or(0);
     let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
     tracepoints.name_callers();
+    let calls = arguments.lower_io.then(|| follow_daemon(&target)).flatten();
     let mut tracer = Tracer {
         ours: events.is_some(),
         waiting_before,
@@ -112,6 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         },
         tracepoints,
         events,
+        calls,
         known: HashMap::new(),
         order: VecDeque::new(),
         waiting: VecDeque::new(),
@@ -136,14 +139,14 @@ fn note(text: &str) {
     let _ = writeln!(io::stderr(), "bickford: {text}");
 }
 
-/// Whether it was started with nohup(1).
-fn hangup_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+/// The system calls of the daemon, where it is one of ours.
+fn follow_daemon(target: &Target) -> Option<SystemCalls> {
+    let snapshot = target.ask(|path| control::snapshot_within(path, BEGIN_PATIENCE));
+    let calls = snapshot
+        .and_then(|snapshot| SystemCalls::of(snapshot.pid).map_err(|error| error.to_string()));
+    calls
+        .inspect_err(|reason| note(&format!("--lower-io is left out: {reason}")))
+        .ok()
 }
 
 /// Nanoseconds of the clock that the tracepoints have.
@@ -162,6 +165,8 @@ struct Tracer {
     filter: Filter,
     tracepoints: Tracepoints,
     events: Option<EventReader>,
+    /// The daemon's system calls, if they are asked for.
+    calls: Option<SystemCalls>,
     known: HashMap<u64, Event>,
     order: VecDeque<u64>,
     /// Requests that have ended and are not printed yet, and since when.
@@ -227,6 +232,9 @@ impl Tracer {
     }
 
     fn print_ended<W: Write>(&mut self, ending: bool, printer: &mut Printer<W>) -> io::Result<()> {
+        if let Some(calls) = &mut self.calls {
+            calls.read()?;
+        }
         while self.left > 0
             && let Some((since, kernel)) = self.waiting.front()
         {
@@ -239,9 +247,14 @@ impl Tracer {
                 break;
             };
             self.left -= 1;
+            let lower_ns = daemon.as_ref().and_then(|event: &Event| {
+                let calls = self.calls.as_ref()?;
+                calls.within(event.thread, event.decoded, event.handled)
+            });
             printer.print(&Request {
                 kernel,
                 daemon,
+                lower_ns,
                 open: None,
             })?;
         }
@@ -292,6 +305,7 @@ impl Tracer {
             printer.print(&Request {
                 kernel,
                 daemon: None,
+                lower_ns: None,
                 open: Some(Open { at_ns, received }),
             })?;
         }
@@ -364,7 +378,8 @@ impl Tracer {
 
     fn report_lost(&self) {
         let events = self.events.as_ref().map_or(0, |events| events.dropped);
-        let lost = self.tracepoints.lost() + events;
+        let calls = self.calls.as_ref().map_or(0, SystemCalls::lost);
+        let lost = self.tracepoints.lost() + events + calls;
         if lost > 0 {
             note(&format!(
                 "{lost} lines were lost: requests came faster than they were read"

@@ -18,7 +18,7 @@ use crate::notify::{Notifier, Queue, Retrievals};
 )]
 use crate::ops::*;
 use crate::reply::{Completion, Reply};
-use crate::trace::{Events, Recorder, Stages, Stamp, Stats};
+use crate::trace::{Events, Recorder, Stages, Stamp, Stats, thread_id};
 use crate::transport::{Outgoing, Responder, Ticket, sendable};
 
 /// Whose requests are answered, where the kernel does not decide that itself (`allow_root`).
@@ -399,6 +399,9 @@ impl Server {
             slot,
             shared: &self.shared,
         };
+        if completion.tables.events.is_enabled() {
+            completion.stages.thread = thread_id();
+        }
         completion.stages.mark_decoded();
         let call = AssertUnwindSafe(|| self.call(&cx, &protocol, &mut incoming, completion));
         if catch_unwind(call).is_err() {

@@ -9,6 +9,7 @@ use bickford_abi::Opcode;
 use serde::{Deserialize, Serialize};
 
 use super::Stages;
+use super::stages;
 use super::stamp::Anchor;
 
 /// One request that was answered. Times are nanoseconds of the monotonic clock.
@@ -29,6 +30,9 @@ pub struct Event {
     pub handled: u64,
     /// The transport had sent the answer.
     pub sent: u64,
+    /// The thread of the handler, where it answered on the thread on which it began; else 0.
+    #[serde(default)]
+    pub thread: u32,
 }
 
 /// Events that wait for the reader; those beyond are counted and dropped.
@@ -60,6 +64,8 @@ impl Events {
 
     pub(crate) fn push(&self, unique: u64, opcode: Opcode, error: i32, stages: &Stages) {
         let anchor = Anchor::now();
+        let same = stages.thread == stages::thread_id();
+        let thread = if same { stages.thread } else { 0 };
         let mut state = self.state();
         if !state.read {
             return;
@@ -76,6 +82,7 @@ impl Events {
             decoded: anchor.time_of(stages.decoded),
             handled: anchor.time_of(stages.handled),
             sent: anchor.time_of(stages.sent),
+            thread,
         });
         drop(state);
         self.arrived.notify_one();

@@ -13,4 +13,5 @@ pub use events::{Event, Events};
 pub use recorder::{BUCKETS, OpcodeStats, Recorder, STAGES, Stats};
 pub use snapshot::{InFlightRow, OpcodeRow, Snapshot};
 pub use stages::Stages;
+pub(crate) use stages::thread_id;
 pub use stamp::Stamp;

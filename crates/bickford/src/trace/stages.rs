@@ -2,6 +2,14 @@
 
 use super::Stamp;
 
+/// The number of the calling thread, as the kernel's tracepoints have it.
+pub(crate) fn thread_id() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
+}
+
 /// When one request passed each stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
@@ -13,6 +21,8 @@ pub struct Stages {
     pub handled: Stamp,
     /// The transport had sent the answer.
     pub sent: Stamp,
+    /// The thread on which the handler began; 0 while nobody reads events.
+    pub thread: u32,
 }
 
 impl Stages {
@@ -24,6 +34,7 @@ impl Stages {
             decoded: at,
             handled: at,
             sent: at,
+            thread: 0,
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Open {
 pub(super) struct Request {
     pub(super) kernel: KernelRequest,
     pub(super) daemon: Option<Event>,
+    /// For how long of the handler its thread was in system calls, where that is known.
+    pub(super) lower_ns: Option<u64>,
     pub(super) open: Option<Open>,
 }
 
@@ -40,6 +42,8 @@ struct Stages {
     queued: Option<f64>,
     decode: f64,
     handler: f64,
+    /// The part of `handler` in system calls.
+    lower: Option<f64>,
     reply: f64,
 }
 
@@ -73,6 +77,9 @@ impl Request {
             queued: (!self.kernel.before).then(|| us(self.sent_ns(), received)),
             decode: us(received, decoded),
             handler: us(decoded, handled),
+            lower: self
+                .lower_ns
+                .map(|lower| (lower as f64 / 1e3).min(us(decoded, handled))),
             reply: us(handled, end),
         })
     }
@@ -105,10 +112,11 @@ impl Request {
             if let Some(queued) = stages.queued {
                 line += &format!("queued {queued:.1}, ");
             }
-            line += &format!(
-                "decode {:.1}, handler {:.1}, reply {:.1}",
-                stages.decode, stages.handler, stages.reply
-            );
+            line += &format!("decode {:.1}, handler {:.1}", stages.decode, stages.handler);
+            if let Some(lower) = stages.lower {
+                line += &format!(" (lower {lower:.1})");
+            }
+            line += &format!(", reply {:.1}", stages.reply);
         }
         line
     }
@@ -129,6 +137,7 @@ impl Request {
                     "queued": stages.queued, "decode": stages.decode,
                     "handler": stages.handler, "reply": stages.reply,
                 })),
+                "lower_us": self.stages().and_then(|stages| stages.lower),
             }),
         };
         if let (Value::Object(object), Value::Object(rest)) = (&mut object, rest) {

@@ -89,6 +89,28 @@ impl Instance {
         Ok(())
     }
 
+    /// All of `events`, by the same clock.
+    pub(super) fn enable_all(&self, events: &[&str]) -> io::Result<()> {
+        self.set("trace_clock", "mono")?;
+        for event in events {
+            self.set(&format!("events/{event}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// From now on only events of the threads that `list` tells, and of those that these start.
+    pub(super) fn follow_threads(
+        &self,
+        list: impl Fn() -> io::Result<Vec<String>>,
+    ) -> io::Result<()> {
+        self.set("options/event-fork", "1")?;
+        // Twice: a thread may be started by one that is not followed yet.
+        for _ in 0..2 {
+            self.set("set_event_pid", &list()?.join(" "))?;
+        }
+        Ok(())
+    }
+
     /// Also the event `event`, where `filter` holds.
     pub(super) fn enable_where(&self, event: &str, filter: &str) -> io::Result<()> {
         self.set(&format!("events/{event}/filter"), filter)?;

@@ -7,8 +7,10 @@
 //! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests.
 //!
 //! On request ([`Tracepoints::watch`]) one thread is followed beside them, by the tracepoints of the
-//! scheduler and of system calls, in the same instance and by the same clock.
+//! scheduler and of system calls, in the same instance and by the same clock. [`SystemCalls`] follows those of all
+//! threads of a process.
 
+mod calls;
 mod format;
 mod instance;
 mod join;
@@ -22,6 +24,7 @@ use std::time::Duration;
 
 use bickford_abi::Opcode;
 
+pub use self::calls::SystemCalls;
 use self::format::Format;
 pub use self::instance::tracefs;
 use self::instance::{EVENTS, Instance};
@@ -252,18 +255,12 @@ impl Tracepoints {
         let mut any = false;
         for buffer in &mut self.buffers {
             while ended.len() < BATCH_MAX {
-                match buffer.read(&mut self.page) {
-                    Ok(0) => break,
-                    Ok(length) => {
-                        any = true;
-                        let page = self.page.get(..length).unwrap_or_default();
-                        let formats = [&self.send, &self.end];
-                        follow(page, formats, &mut self.join, &mut self.watch, ended);
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
+                let Some(page) = next_page(buffer, &mut self.page)? else {
+                    break;
+                };
+                any = true;
+                let formats = [&self.send, &self.end];
+                follow(page, formats, &mut self.join, &mut self.watch, ended);
             }
         }
         if !any {
@@ -280,6 +277,19 @@ impl Tracepoints {
                 .entry(request.pid)
                 .or_insert_with(|| self.instance.name_of(request.pid));
             request.comm.clone_from(name);
+        }
+    }
+}
+
+/// What a buffer has next; `None` when there is nothing.
+fn next_page<'p>(buffer: &mut File, page: &'p mut [u8]) -> io::Result<Option<&'p [u8]>> {
+    loop {
+        match buffer.read(page) {
+            Ok(0) => return Ok(None),
+            Ok(length) => return Ok(page.get(..length)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
