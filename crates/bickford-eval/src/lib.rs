@@ -10,6 +10,7 @@ mod error;
 pub mod fio;
 pub mod host;
 mod java;
+mod limits;
 pub mod measure;
 pub mod reference;
 pub mod report;

@@ -14,9 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Ui;
 use crate::error::EvalError;
-use crate::fio;
 use crate::host::cgroup::{MemoryLimit, Writeback};
-use crate::host::device::{Choice, Device};
+use crate::host::device::Device;
 use crate::host::process::{self, Cut, Finished, Limits};
 use crate::host::{self, utf8};
 use crate::measure::Work;
@@ -25,9 +24,10 @@ use crate::measure::cycles::Cycles;
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::{Requests, Tracing};
 use crate::results::{Caches, Measured, Outcome, Sample, Store};
-use crate::rows::{Kind, Row, raised_memory};
+use crate::rows::{Kind, Row};
 use crate::target::{Config, Target};
 use crate::worker::{self, Answer, Job};
+use crate::{fio, limits};
 
 /// How long making the files of a row may take.
 const PREPARE_TIME: Duration = Duration::from_secs(3600);
@@ -95,7 +95,7 @@ impl<'a> Runner<'a> {
     /// Results cannot be kept. An error of a row is kept with the row instead.
     pub fn run(&mut self) -> Result<bool, EvalError> {
         let settings = self.store.results.settings.clone();
-        self.limits_of_this_machine();
+        self.notes.extend(limits::of_this_machine(&settings));
         let bar = self.progress_bar();
         let rounds = settings.rounds + 1;
         for row in &settings.rows {
@@ -134,41 +134,6 @@ impl<'a> Runner<'a> {
         }
         bar.enable_steady_tick(Duration::from_secs(1));
         bar
-    }
-
-    /// Notes what this machine does not let us do, and what that does to the result.
-    fn limits_of_this_machine(&mut self) {
-        let mut notes = Vec::new();
-        if self.store.results.settings.rounds < 3 {
-            notes.push(
-                "Fewer than three rounds were counted: the spread is not known, and no class is certain.".to_owned(),
-            );
-        }
-        if let Err(error) = MemoryLimit::new(1 << 30, 0) {
-            notes.push(format!(
-                "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
-            ));
-        }
-        notes.extend(raised_memory(
-            &self.store.results.settings.rows,
-            self.store.results.settings.scale,
-        ));
-        if let Err(reason) = Cycles::start() {
-            notes.push(format!("Cycles per operation are not measured: {reason}."));
-        }
-        if !host::is_root() {
-            notes.push(
-                "Not run as root: caches stay warm, requests are not counted, and configurations that need root fail."
-                    .to_owned(),
-            );
-        }
-        if matches!(self.store.results.settings.device, Choice::Directory(_)) {
-            notes.push(
-                "The lower file system is a directory in use, not made fresh: its age and its other users are part of the result."
-                    .to_owned(),
-            );
-        }
-        self.notes.extend(notes);
     }
 
     /// Runs a row in a configuration once and keeps the result; false when interrupted.

@@ -4,6 +4,7 @@ pub mod cgroup;
 pub mod device;
 pub mod mounts;
 pub mod process;
+pub(crate) mod virtio;
 
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,49 @@
+//! What this machine does not let an evaluation do, and what that does to its result.
+
+use crate::host::cgroup::MemoryLimit;
+use crate::host::device::Choice;
+use crate::host::{self, virtio};
+use crate::measure::cycles::Cycles;
+use crate::results::Settings;
+use crate::rows::raised_memory;
+
+/// A sentence for each.
+pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    if settings.rounds < 3 {
+        notes.push(
+            "Fewer than three rounds were counted: the spread is not known, and no class is certain."
+                .to_owned(),
+        );
+    }
+    if let Err(error) = MemoryLimit::new(1 << 30, 0) {
+        notes.push(format!(
+            "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
+        ));
+    }
+    notes.extend(raised_memory(&settings.rows, settings.scale));
+    if let Err(reason) = Cycles::start() {
+        notes.push(format!("Cycles per operation are not measured: {reason}."));
+    }
+    if virtio::reports_free_pages() {
+        notes.push(
+            "This virtual machine gives freed memory back to its host (free page reporting of its balloon). To use \
+             such memory again takes the kernel longer than to use memory that was not given back yet, so that \
+             rounds which fill caches scatter."
+                .to_owned(),
+        );
+    }
+    if !host::is_root() {
+        notes.push(
+            "Not run as root: caches stay warm, requests are not counted, and configurations that need root fail."
+                .to_owned(),
+        );
+    }
+    if matches!(settings.device, Choice::Directory(_)) {
+        notes.push(
+            "The lower file system is a directory in use, not made fresh: its age and its other users are part of the result."
+                .to_owned(),
+        );
+    }
+    notes
+}
