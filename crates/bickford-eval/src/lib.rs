@@ -21,7 +21,7 @@ mod self_check;
 pub mod signals;
 pub mod stats;
 pub mod target;
-mod terminal;
+pub mod terminal;
 pub mod wml;
 mod worker;
 

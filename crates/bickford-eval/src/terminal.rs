@@ -6,14 +6,19 @@ use std::io::{self, Write};
 use crate::error::EvalError;
 
 /// Writes to standard output. A reader that has seen enough (`| head`) is no error.
-pub(crate) fn say(text: &str) -> Result<(), EvalError> {
+///
+/// # Errors
+/// What was said is lost for another reason, such as a full disk.
+pub fn write_out(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(EvalError::io("standard output")(error))
-        }
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
+}
+
+pub(crate) fn say(text: &str) -> Result<(), EvalError> {
+    write_out(text.as_bytes()).map_err(EvalError::io("standard output"))
 }
 
 /// A line on standard error.

@@ -11,20 +11,12 @@ mod target;
 pub(crate) mod trace;
 pub(crate) mod unmount;
 
-use std::io::{self, Write as _};
-
 use crate::cli::Failure;
 
-/// Writes to standard output, also when nobody reads it any more: a reader that has seen enough (`| head`) is
-/// no failure, and `println` would panic.
+/// Writes to standard output.
 fn say(text: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    bickford_eval::terminal::write_out(text)
+        .map_err(|error| Failure::new(format!("write to standard output: {error}")))
 }
 
 /// Without characters that a terminal obeys: names of processes, and what another user's daemon says, may

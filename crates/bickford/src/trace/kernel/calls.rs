@@ -170,7 +170,8 @@ impl Thread {
         for step in self.steps.range(first..) {
             match since {
                 None if step.at_ns >= to_ns => break,
-                None if step.entered => since = Some(step.at_ns),
+                // Of a call that it was in, the end was lost.
+                _ if step.entered => since = Some(step.at_ns),
                 // Of a call that began before.
                 None => {}
                 Some(entered) => {
@@ -219,6 +220,12 @@ mod tests {
     #[test]
     fn a_call_that_goes_on_counts_until_the_end() {
         assert_eq!(thread(&[(10, true)]).within(5, 25), Some(15));
+    }
+
+    #[test]
+    fn a_call_whose_end_was_lost_does_not_count() {
+        let thread = thread(&[(10, true), (20, true), (23, false)]);
+        assert_eq!(thread.within(5, 100), Some(3));
     }
 
     #[test]
