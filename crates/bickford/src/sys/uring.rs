@@ -11,7 +11,7 @@ use bickford_abi::{
     FUSE_IO_URING_CMD_COMMIT_AND_FETCH, FUSE_IO_URING_CMD_REGISTER, OutHeader, UringCmdReq,
     UringEntInOut, UringReqHeader,
 };
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -168,6 +168,8 @@ pub(crate) struct Ring {
     /// Entries that the kernel may complete in this ring, by their number in the queue.
     areas: Vec<Option<Area>>,
     unsubmitted: bool,
+    /// How the ring is entered to wait.
+    waiting: EnterFlags,
 }
 
 impl Ring {
@@ -186,12 +188,19 @@ impl Ring {
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let waker = Waker(Arc::new(rustix::event::eventfd(0, flags)?));
+        let mut waiting = EnterFlags::GETEVENTS;
+        if ring.params().is_feature_no_iowait() {
+            // An entry waits for a request all the time: the CPUs of an idle mount would be accounted
+            // as waiting for I/O, in /proc/stat and as pressure (Linux 6.15).
+            waiting |= EnterFlags::NO_IOWAIT;
+        }
         let mut ring = Self {
             ring,
             queue,
             waker,
             areas: Vec::new(),
             unsubmitted: false,
+            waiting,
         };
         ring.watch_waker()?;
         Ok(ring)
@@ -286,7 +295,7 @@ impl Ring {
 
     /// Hands everything to the kernel and waits for `want` completions.
     pub(crate) fn submit(&mut self, want: usize) -> io::Result<()> {
-        match self.ring.submit_and_wait(want) {
+        match self.enter(want) {
             Ok(_) => {
                 self.unsubmitted = false;
                 Ok(())
@@ -295,6 +304,22 @@ impl Ring {
             // Completions wait to be taken first.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    fn enter(&mut self, want: usize) -> io::Result<usize> {
+        if want == 0 {
+            return self.ring.submit();
+        }
+        let unsubmitted = self.ring.submission().len();
+        // SAFETY: no argument is given; both numbers are at most those of the ring.
+        unsafe {
+            self.ring.submitter().enter::<libc::sigset_t>(
+                u32::try_from(unsubmitted).unwrap_or(DEPTH),
+                u32::try_from(want).unwrap_or(1),
+                self.waiting.bits(),
+                None,
+            )
         }
     }
 
