@@ -23,7 +23,7 @@ pub enum Step<A> {
     /// The operation goes on to the file system below, with the arguments as they are now.
     Continue,
     /// This is the result; the file system below is not asked. Post-calls still see it. Only where an error
-    /// is the answer to a release, what is open below is closed all the same.
+    /// is the answer to a release, what is open below is closed all the same. A pre-call that panics answers EIO.
     Answer(Result<A, Errno>),
 }
 

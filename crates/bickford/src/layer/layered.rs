@@ -115,14 +115,25 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
                 .length
                 .map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
         }
-        if self.needs.contents {
-            return pre(&self.layer, &call, op);
-        }
         let given = *op;
-        op.conceal();
-        let step = pre(&self.layer, &call, op);
-        op.reveal(&given);
-        step
+        if !self.needs.contents {
+            op.conceal();
+        }
+        // A panic is an answer like others: what is open below is closed after it, too.
+        let step = catch_unwind(AssertUnwindSafe(|| pre(&self.layer, &call, op)));
+        if !self.needs.contents {
+            op.reveal(&given);
+        }
+        step.unwrap_or_else(|_| {
+            tracing::error!(
+                layer = self.layer.name(),
+                operation = O::KIND.name(),
+                unique = cx.unique().0,
+                "the layer panicked before the call; the caller gets EIO"
+            );
+            *op = given;
+            Step::Answer(Err(Errno::IO))
+        })
     }
 
     /// The reply for the file system below, whose answer goes through the post-call.

@@ -81,21 +81,26 @@ fn a_success_that_stays_is_not_given_back() {
 
 #[test]
 fn what_is_open_below_is_closed_though_the_layer_denies_it() {
-    let denying = Closures {
-        interest: Interest {
-            pre: OperationSet::ENDS,
-            ..Interest::default()
-        },
-        before: Box::new(|_, _| Some(Errno::ACCESS)),
-        ..Closures::default()
-    };
-    let (mut kernel, journal) = fixture(denying);
-    let mut close = |opcode| {
-        let answer = kernel.call(opcode, 7, &release_body()).unwrap();
-        (answer.error, journal.take().len())
-    };
-    assert_eq!(close(Opcode::Release), (-libc::EACCES, 1));
-    assert_eq!(close(Opcode::Releasedir), (-libc::EACCES, 1));
+    for (panics, errno) in [(false, libc::EACCES), (true, libc::EIO)] {
+        let denying = Closures {
+            interest: Interest {
+                pre: OperationSet::ENDS,
+                ..Interest::default()
+            },
+            before: Box::new(move |_, _| {
+                assert!(!panics, "a panic of the layer");
+                Some(Errno::ACCESS)
+            }),
+            ..Closures::default()
+        };
+        let (mut kernel, journal) = fixture(denying);
+        let mut close = |opcode| {
+            let answer = kernel.call(opcode, 7, &release_body()).unwrap();
+            (answer.error, journal.take().len())
+        };
+        assert_eq!(close(Opcode::Release), (-errno, 1));
+        assert_eq!(close(Opcode::Releasedir), (-errno, 1));
+    }
 }
 
 /// Leaves a name out of listings.
