@@ -95,7 +95,8 @@ public final class Deferred {
         cleanable.clean();
     }
 
-    private MemorySegment answer(Arena memory) {
+    /** Memory for the answer, with its buffer. */
+    MemorySegment answer(Arena memory) {
         MemorySegment answer = memory.allocate(Ans.BYTES, 8);
         if (Native.deferredAnswer(debt.handle, answer) < 0) {
             throw new IllegalStateException(Native.lastError());
@@ -186,10 +187,7 @@ public final class Deferred {
                 }
             }
             endBuffer();
-            settle();
-            if (Native.deferredComplete(debt.handle, result, answer) < 0) {
-                throw new IllegalStateException(Native.lastError());
-            }
+            complete(result, answer);
         }
     }
 
@@ -286,6 +284,15 @@ public final class Deferred {
      */
     public void fail(Throwable e) {
         send(target.failed(operation.code(), e), null);
+    }
+
+    /** Answers with an error number, or with zero and what {@link #answer} gave, filled in. */
+    synchronized void complete(int errno, MemorySegment answer) {
+        open();
+        settle();
+        if (Native.deferredComplete(debt.handle, errno, answer) < 0) {
+            throw new IllegalStateException(Native.lastError());
+        }
     }
 
     /** The method that deferred has thrown. Where the answer was given, or its buffer is in use, others see to it. */

@@ -20,6 +20,7 @@ final class Layout {
         static final int NAME = 168, NAME_LENGTH = 176, NAME2 = 184, NAME2_LENGTH = 192;
         static final int DATA = 200, DATA_LENGTH = 208, LOCK_START = 216, LOCK_END = 224;
         static final int LOCK_KIND = 232, LOCK_PID = 236;
+        static final int BYTES = 240;
 
         private Req() {}
     }
@@ -75,7 +76,11 @@ final class Layout {
     }
 
     static void copyOut(long address, byte[] into, int length) {
-        MemorySegment.copy(ALL, ValueLayout.JAVA_BYTE, address, into, 0, length);
+        copyOut(address, into, 0, length);
+    }
+
+    static void copyOut(long address, byte[] into, int offset, int length) {
+        MemorySegment.copy(ALL, ValueLayout.JAVA_BYTE, address, into, offset, length);
     }
 
     static void copyIn(byte[] from, int length, long address) {

@@ -97,7 +97,12 @@ public final class Mount implements AutoCloseable {
      * @throws IOException when it cannot be mounted; the message says why and what to do
      */
     public static Mount inodes(InodeFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
-        InodeTarget target = new InodeTarget(fs);
+        return inodes(fs, fs.getClass().getName(), mountpoint, options);
+    }
+
+    private static Mount inodes(InodeFileSystem fs, String name, Path mountpoint, MountOptions options)
+            throws IOException {
+        InodeTarget target = new InodeTarget(fs, name, options.virtualThreads());
         return new Mount(mountpoint, target, number ->
                 Native.mount(mountpoint.toString(), options, number, target.operations(), Bridge.DISPATCH));
     }
@@ -112,7 +117,7 @@ public final class Mount implements AutoCloseable {
      * @throws IOException when it cannot be mounted; the message says why and what to do
      */
     public static Mount paths(PathFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
-        return inodes(new PathAdapter(fs), mountpoint, options);
+        return inodes(new PathAdapter(fs), fs.getClass().getName(), mountpoint, options);
     }
 
     /**
@@ -125,10 +130,15 @@ public final class Mount implements AutoCloseable {
      * @param options how to mount
      * @return the mount
      * @throws IOException when it cannot be mounted; the message says why and what to do
+     * @throws IllegalArgumentException when virtual threads are asked for: each call answers at once
      */
     public static Mount javaFuse(
             JavaFuse fs, Path source, Path mountpoint, Configuration configuration, MountOptions options)
             throws IOException {
+        if (options.virtualThreads()) {
+            throw new IllegalArgumentException("the calls of a JavaFuse answer at once, on the thread of the system call:"
+                    + " mount it without virtual threads");
+        }
         JavaFuseTarget target = new JavaFuseTarget(fs, configuration);
         return new Mount(mountpoint, target, number -> Native.mountStackfs(source.toString(), mountpoint.toString(),
                 options, target.layer(number), Bridge.PRE, Bridge.POST));

@@ -12,11 +12,12 @@ import java.util.Objects;
  *     "no_permission_checks"
  * @param workers how many native threads serve requests; each is attached to the virtual machine once
  * @param maxWrite bytes of data in one request, 4096 to 1048576, or zero for the most
+ * @param virtualThreads whether each request has a virtual thread of its own; not for {@link JavaFuse}
  */
-public record MountOptions(String options, int workers, int maxWrite) {
-    /** One thread for each processor, but two at least. */
+public record MountOptions(String options, int workers, int maxWrite, boolean virtualThreads) {
+    /** One thread for each processor, but two at least; none is virtual. */
     public static final MountOptions DEFAULT =
-            new MountOptions("", Math.clamp(Runtime.getRuntime().availableProcessors(), 2, 64), 0);
+            new MountOptions("", Math.clamp(Runtime.getRuntime().availableProcessors(), 2, 64), 0, false);
 
     /** Checks the arguments. */
     public MountOptions {
@@ -31,7 +32,7 @@ public record MountOptions(String options, int workers, int maxWrite) {
 
     /** The same with other options. */
     public MountOptions withOptions(String options) {
-        return new MountOptions(options, workers, maxWrite);
+        return new MountOptions(options, workers, maxWrite, virtualThreads);
     }
 
     /** The same with more options. */
@@ -41,11 +42,20 @@ public record MountOptions(String options, int workers, int maxWrite) {
 
     /** The same with another number of threads. */
     public MountOptions withWorkers(int workers) {
-        return new MountOptions(options, workers, maxWrite);
+        return new MountOptions(options, workers, maxWrite, virtualThreads);
     }
 
     /** The same with another limit of data. */
     public MountOptions withMaxWrite(int maxWrite) {
-        return new MountOptions(options, workers, maxWrite);
+        return new MountOptions(options, workers, maxWrite, virtualThreads);
+    }
+
+    /**
+     * The same with a virtual thread for each request: a method may wait as long as it likes, and keeps no native thread
+     * from serving others. There are as many as requests under way. What a request brings is copied once more, and
+     * starting a thread takes time: for methods that answer at once it is the slower way.
+     */
+    public MountOptions withVirtualThreads() {
+        return new MountOptions(options, workers, maxWrite, true);
     }
 }

@@ -13,8 +13,8 @@ import java.util.List;
  * logged. Calls come from several threads at once, and must not use the mount that they serve. What is not overridden
  * never enters Java.
  *
- * <p>A method answers when it returns, and its thread serves nothing else until then ({@link MountOptions#withWorkers}). To
- * answer later, implement {@link InodeFileSystem}.
+ * <p>A method answers when it returns, and its thread serves nothing else until then ({@link MountOptions#withWorkers}).
+ * Where methods wait, for a server say, mount with {@link MountOptions#withVirtualThreads}.
  *
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
  * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),

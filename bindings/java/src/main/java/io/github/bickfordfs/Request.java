@@ -27,6 +27,8 @@ public sealed class Request permits Call {
     private Arena arena;
     private Target target;
     private Deferred deferred;
+    /** The answer of a request that has a thread of its own. */
+    private Deferred owed;
     private Thread owner;
 
     Request() {}
@@ -37,12 +39,29 @@ public sealed class Request permits Call {
         this.reply = reply;
         this.target = target;
         this.deferred = null;
+        this.owed = null;
         this.owner = Thread.currentThread();
+    }
+
+    /** A request that has left its callback, on the thread that answers it. */
+    final void begin(long request, long answer, Deferred owed, Target target) {
+        begin(request, answer, 0, target);
+        this.owed = owed;
+    }
+
+    final boolean hasOwnThread() {
+        return owed != null;
+    }
+
+    /** What another thread needs to serve it. */
+    final RequestCopy copy() {
+        return new RequestCopy(at(0));
     }
 
     /** The callback ends. An answer that is owed must not be kept by what its thread uses again. */
     final void finish() {
         deferred = null;
+        owed = null;
         target = null;
         end();
     }
@@ -333,7 +352,7 @@ public sealed class Request permits Call {
     /** Whether the caller got a signal; such a request should end soon, with EINTR if nothing was done. */
     public final boolean interrupted() {
         at(0);
-        return reply != 0 && Native.interrupted(reply);
+        return owed != null ? owed.interrupted() : reply != 0 && Native.interrupted(reply);
     }
 
     /**
@@ -345,12 +364,12 @@ public sealed class Request permits Call {
      */
     public final Deferred defer() {
         at(0);
-        if (reply == 0) {
+        if (owed == null && reply == 0) {
             throw new IllegalStateException("a call of a layer cannot be answered later");
         }
-        Deferred owed = Deferred.take(reply, operation(), size(), target);
-        deferred = owed;
+        deferred = owed != null ? owed : Deferred.take(reply, operation(), size(), target);
+        Deferred taken = deferred;
         end();
-        return owed;
+        return taken;
     }
 }

@@ -70,7 +70,7 @@ class FatalTest {
 
     @Test
     void aMountWithoutItsGuardIsTakenAway() throws Exception {
-        InodeTarget target = new InodeTarget(new Hello());
+        InodeTarget target = new InodeTarget(new Hello(), "hello", false);
         Thread started = new Thread(() -> { });
         started.start();
         try (Place place = new Place()) {

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 
 /** Requests in memory of the test. */
 class TargetTest {
-    private final MemorySegment request = Arena.ofAuto().allocate(240, 8);
+    private final MemorySegment request = Arena.ofAuto().allocate(Req.BYTES, 8);
     private final MemorySegment answer = Arena.ofAuto().allocate(Ans.BYTES, 8);
     private final MemorySegment data = Arena.ofAuto().allocate(64, 8);
 
@@ -80,7 +80,7 @@ class TargetTest {
                 output.set(ValueLayout.JAVA_BYTE, 1, (byte) 1);
                 return 0;
             }
-        });
+        }, "ioctl", false);
         data.fill((byte) 0xaa);
         request.set(ValueLayout.JAVA_LONG, Req.SIZE, 64);
         Call call = begin(Operation.IOCTL, target);
