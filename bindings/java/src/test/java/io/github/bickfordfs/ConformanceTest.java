@@ -12,6 +12,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.TreeMap;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -23,7 +24,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ConformanceTest {
     private static final boolean FULL = "full".equals(System.getenv("BICKFORD_LENGTH"));
     private static final long DEADLINE_SECONDS = FULL ? 3_600 : Place.DEADLINE_SECONDS;
-    /** What the short form runs of pjdfstest: names are made, changed and removed, with all their errors. */
+    /** What the short form runs of pjdfstest over StackFS: names are made, changed and removed, with all their errors. */
     private static final List<String> PART = List.of("rename", "mkdir", "symlink");
     /** Version 0.2.2 has 398; fewer means that a run broke off. */
     private static final int TESTS = 398;
@@ -46,6 +47,10 @@ class ConformanceTest {
             [dummy_auth]
             entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
             """;
+    /** MemoryFs has no fallocate(2) and no time of birth; files have at most a gibibyte. */
+    private static final String PJDFSTEST_IN_MEMORY =
+            PJDFSTEST.replace("posix_fallocate = {}\n", "").replace("stat_st_birthtime = {}\n", "");
+    private static final String REFUSED_IN_MEMORY = "open::interact_2gb";
     private static final String FSX = """
             [weights]
             close_open = 0.5
@@ -76,14 +81,17 @@ class ConformanceTest {
         return MountOptions.DEFAULT.withOptions("allow_other,transport=" + transport);
     }
 
-    /** Name of each test of pjdfstest, and how it ended. */
     private static TreeMap<String, String> pjdfstest(Place place, Path directory) throws Exception {
-        Path configuration = Files.writeString(place.directory.resolve("pjdfstest.toml"), PJDFSTEST);
+        return pjdfstest(place, directory, PJDFSTEST, FULL ? List.of() : PART);
+    }
+
+    /** Name of each test of pjdfstest, and how it ended. */
+    private static TreeMap<String, String> pjdfstest(
+            Place place, Path directory, String configured, List<String> patterns) throws Exception {
+        Path configuration = Files.writeString(place.directory.resolve("pjdfstest.toml"), configured);
         List<String> command = new ArrayList<>(List.of(
                 "pjdfstest", "--configuration-file", configuration.toString(), "--path", directory.toString()));
-        if (!FULL) {
-            command.addAll(PART);
-        }
+        command.addAll(patterns);
         // It fails where a test does; which may be as it is natively.
         String output = Place.outputOf(command);
         TreeMap<String, String> results = new TreeMap<>();
@@ -123,6 +131,31 @@ class ConformanceTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"dev", "uring", "uring,virtual"})
+    void pjdfstestFindsNoFaultInMemory(String transport) throws Exception {
+        require("pjdfstest");
+        try (Place place = new Place(DEADLINE_SECONDS); Mount _ = memory(place, transport)) {
+            openToAll(place.directory);
+            openToAll(place.mountpoint);
+            TreeMap<String, String> found = pjdfstest(place, place.mountpoint, PJDFSTEST_IN_MEMORY, List.of());
+            assertEquals(TESTS, found.size(), "the run broke off");
+            assertEquals("FAILED", found.remove(REFUSED_IN_MEMORY), "it is listed as refused");
+            long passed = found.values().stream().filter("ok"::equals).count();
+            assertTrue(passed > found.size() / 2, "what is skipped proves nothing: " + found);
+            found.values().removeIf(result -> !result.equals("FAILED"));
+            assertEquals(Set.of(), found.keySet());
+        }
+    }
+
+    /** "virtual" is no transport: each request has a virtual thread. */
+    private static Mount memory(Place place, String transport) throws Exception {
+        Transports.require(transport);
+        boolean virtual = transport.endsWith(",virtual");
+        MountOptions options = options(transport.replace(",virtual", "")).plus("default_permissions");
+        return Mount.inodes(new MemoryFs(), place.mountpoint, virtual ? options.withVirtualThreads() : options);
+    }
+
     private static void fsx(Place place, String configuration) throws Exception {
         Path file = Files.writeString(place.directory.resolve("fsx.toml"), configuration);
         int operations = FULL ? 100_000 : 3_000;
@@ -149,12 +182,10 @@ class ConformanceTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"dev", "uring", "uring,prompt"})
+    @ValueSource(strings = {"dev", "uring", "uring,prompt", "dev,virtual", "uring,virtual"})
     void fsxReadsWhatItWroteIntoMemory(String transport) throws Exception {
         require("fsx");
-        Transports.require(transport);
-        try (Place place = new Place(DEADLINE_SECONDS);
-                Mount _ = Mount.inodes(new MemoryFs(), place.mountpoint, options(transport))) {
+        try (Place place = new Place(DEADLINE_SECONDS); Mount _ = memory(place, transport)) {
             fsx(place, FSX);
         }
     }
