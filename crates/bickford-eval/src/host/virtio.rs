@@ -11,7 +11,26 @@ const REPORTING: usize = 5;
 /// Whether a balloon tells the host of freed memory, which it then takes away until it is used again.
 #[must_use]
 pub(crate) fn reports_free_pages() -> bool {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     any_reports(Path::new("/sys/bus/virtio/devices"))
+        && is_reported(
+            &text("/sys/module/page_reporting/parameters/page_reporting_order"),
+            &text("/proc/buddyinfo"),
+        )
+}
+
+/// Whether free memory comes in blocks that are as large as those that are reported, by the least
+/// order of these and a line for each zone with the number of its free blocks by order.
+fn is_reported(least: &str, zones: &str) -> bool {
+    let of_zone = |line: &str| {
+        let (_, zone) = line.split_once("zone")?;
+        Some(zone.split_whitespace().skip(1).count())
+    };
+    let orders = zones.lines().filter_map(of_zone).max();
+    match (least.trim().parse::<usize>(), orders) {
+        (Ok(least), Some(orders)) => least < orders,
+        _ => true,
+    }
 }
 
 fn any_reports(devices: &Path) -> bool {
@@ -48,5 +67,16 @@ mod tests {
         device("virtio3", BALLOON, "000001", true);
         assert!(any_reports(bus.path()));
         assert!(!any_reports(&bus.path().join("none")));
+    }
+
+    #[test]
+    fn an_order_that_no_block_has_is_not_reported() {
+        let zones = "Node 0, zone      DMA      1      0      3\nNode 0, zone   Normal     12     10      7\n";
+        assert!(is_reported("0\n", zones));
+        assert!(is_reported("2\n", zones));
+        assert!(!is_reported("3\n", zones));
+        // Nothing says that it is not.
+        assert!(is_reported("", zones));
+        assert!(is_reported("3\n", ""));
     }
 }
