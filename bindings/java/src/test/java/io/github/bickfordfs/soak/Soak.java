@@ -82,10 +82,10 @@ public final class Soak {
         javaFuse("javafuse1", DataMode.NONE, "opt");
         javaFuse("javafuse2", DataMode.COPIED, "base");
         javaFuse("shared", DataMode.SHARED, "fast");
-        mounts.put("memory", Mount.inodes(new MemoryFs(), made("memory"),
-                MountOptions.DEFAULT.withOptions("transport=" + transport)));
-        mounts.put("later", Mount.inodes(new LaterFs(), made("later"),
-                MountOptions.DEFAULT.withOptions("transport=" + transport)));
+        MountOptions options = MountOptions.DEFAULT.withOptions("transport=" + transport);
+        mounts.put("memory", Mount.inodes(new MemoryFs(), made("memory"), options));
+        mounts.put("virtual", Mount.inodes(new MemoryFs(), made("virtual"), options.withVirtualThreads()));
+        mounts.put("later", Mount.inodes(new LaterFs(), made("later"), options));
     }
 
     private List<String> run(int seconds) throws Exception {
