@@ -7,6 +7,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
 # Tests mount over io_uring, too, where the kernel has it.
 WITH_IO_URING := scripts/with-io-uring.sh
+# Builds of their own use the crates of this one, and break when these change.
+APART := CARGO_TARGET_DIR=$(TARGET)/apart
 
 .DEFAULT_GOAL := help
 .PHONY: help build test demo check unit conformance-default conformance bench compare java doc book clean
@@ -32,8 +34,9 @@ test: prerequisites-test check unit java conformance-default
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd bench/compare && $(CARGO) update --workspace --locked --quiet
-	cd fuzz && $(CARGO) update --workspace --locked --quiet
+	cd bench/compare && $(APART) $(CARGO) clippy --locked --package compare --all-targets -- -D warnings
+	cd bench/compare && $(APART) $(CARGO) test --locked --quiet --package compare
+	cd fuzz && $(APART) $(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) xtask tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	scripts/deny.sh

@@ -75,7 +75,12 @@ impl<'a> Runner<'a> {
         let path = plan.out.join("samples.jsonl");
         Ok(Self {
             // Large files for four numbers of clients, small files, and room for what rows make.
-            device: Device::set_up(&plan.device, &root, 4 * plan.scale.large + (1 << 30))?,
+            device: Device::set_up(
+                &plan.device,
+                &root,
+                4 * plan.scale.large + (1 << 30),
+                plan.stop,
+            )?,
             plan,
             point,
             samples: File::create(&path).map_err(said(&path))?,
