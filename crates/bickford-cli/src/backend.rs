@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bickford::FileSystem;
-use bickford::transport::TransportChoice;
+use bickford::transport::{TransportChoice, Yielding};
 use bickford::{LowLatency, MountOptions, MountedSession, Session, SessionConfig, Workers};
 use bickford_layers::{LayerSpec, Summary};
 use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
@@ -164,6 +164,10 @@ pub(crate) struct Choices {
     #[arg(long)]
     pub(crate) low_latency: bool,
 
+    /// Over io_uring, threads do not yield to callers: callers may be sent from CPU to CPU.
+    #[arg(long)]
+    pub(crate) no_yielding: bool,
+
     /// Most threads that handle requests: in all over /dev/fuse [default: 32; with base 1], for each CPU over
     /// io_uring [2 to 16, default: 16]
     #[arg(long, value_name = "N")]
@@ -245,7 +249,11 @@ impl Backend {
         };
         let config = SessionConfig::default()
             .workers(workers)
-            .transport(transport);
+            .transport(transport)
+            .yielding(match self.choices.no_yielding {
+                true => Yielding::Off,
+                false => Yielding::Auto,
+            });
         match self.choices.low_latency {
             true => config.low_latency(LowLatency::default()),
             false => config,

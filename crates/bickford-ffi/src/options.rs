@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use bickford::mount::{MountOptions, split_options};
-use bickford::transport::TransportChoice;
+use bickford::transport::{TransportChoice, Yielding};
 use bickford::{SessionConfig, Workers};
 use bickford_stackfs::{IoMode, Lower, Preset, Settings};
 
@@ -16,6 +16,7 @@ pub(crate) struct Options {
     pub(crate) mount: MountOptions,
     transport: Option<TransportChoice>,
     pub(crate) prompt: bool,
+    no_yielding: bool,
     preset: Preset,
     io: Option<IoMode>,
     lower: Option<Lower>,
@@ -45,7 +46,7 @@ fn lower(name: &str) -> Result<Lower, Failure> {
 }
 
 impl Options {
-    /// For a file system of callbacks: `transport`, `prompt` and the options of mount.fuse3(8).
+    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding` and the options of mount.fuse3(8).
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         Self::read(text, false)
     }
@@ -64,6 +65,7 @@ impl Options {
             mount: MountOptions::new(),
             transport: None,
             prompt: false,
+            no_yielding: false,
             preset: Preset::default(),
             io: None,
             lower: None,
@@ -81,6 +83,7 @@ impl Options {
                 }
                 Some(("lower", name)) if stackfs => options.lower = Some(lower(name)?),
                 None if option == "prompt" => options.prompt = true,
+                None if option == "no_yielding" => options.no_yielding = true,
                 None if stackfs && option == "no_xattr" => options.no_xattr = true,
                 None if stackfs && option == "no_permission_checks" => {
                     options.no_permission_checks = true;
@@ -124,6 +127,10 @@ impl Options {
         SessionConfig::default()
             .workers(workers)
             .transport(transport)
+            .yielding(match self.no_yielding {
+                true => Yielding::Off,
+                false => Yielding::Auto,
+            })
     }
 }
 
@@ -144,6 +151,10 @@ mod tests {
         let session = options.session(&bickford_config::default());
         assert_eq!(session.transport, TransportChoice::IoUring);
         assert_eq!(session.workers, Workers::default());
+        assert_eq!(session.yielding, Yielding::Auto);
+        let options = Options::parse("no_yielding").unwrap();
+        let session = options.session(&bickford_config::default());
+        assert_eq!(session.yielding, Yielding::Off);
     }
 
     #[test]

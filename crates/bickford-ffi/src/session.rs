@@ -126,11 +126,12 @@ fn start(
 }
 
 /// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-/// `transport=auto|dev|uring` and `prompt`, with commas between, or NULL; `config` may be NULL for
+/// `transport=auto|dev|uring`, `prompt` and `no_yielding`, with commas between, or NULL; `config` may be NULL for
 /// the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 /// `prompt` says that no call waits for another request of the session, be it by a lock that is
 /// held until another request comes, or by using what it is mounted on: a thread of io_uring then
-/// takes several requests at a time while calls are quick. `session` gets the number of the
+/// takes several requests at a time while calls are quick. `no_yielding` has threads of io_uring never
+/// yield to callers, who otherwise stay on their CPU. `session` gets the number of the
 /// session. When this returns, the mount answers; close the session with `bickford_session_close`.
 ///
 /// # Safety

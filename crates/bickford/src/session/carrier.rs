@@ -10,7 +10,7 @@ use super::SessionConfig;
 use crate::dispatch::Server;
 use crate::transport::dev_fuse::{Channel, Pool};
 use crate::transport::io_uring::{Prepared, Rings, StartError, io_uring_obstacle};
-use crate::transport::{Transport, TransportChoice, TransportInForce, Workers};
+use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, Yielding};
 
 /// What carries requests.
 #[derive(Debug)]
@@ -34,6 +34,13 @@ impl Carrier {
         }
     }
 
+    pub(super) fn yielding(&self) -> &str {
+        match self {
+            Self::DevFuse(_) => "off: only over io_uring",
+            Self::IoUring(rings) => rings.yielding(),
+        }
+    }
+
     pub(super) fn join(&self) {
         match self {
             Self::DevFuse(pool) => pool.join(),
@@ -54,7 +61,9 @@ impl Plan {
         let insists = config.transport == TransportChoice::IoUring;
         let rings = match config.transport {
             TransportChoice::DevFuse => Err("/dev/fuse was chosen".into()),
-            TransportChoice::Auto | TransportChoice::IoUring => prepare(device, config.workers),
+            TransportChoice::Auto | TransportChoice::IoUring => {
+                prepare(device, config.workers, config.yielding)
+            }
         };
         if let (true, Err(reason)) = (insists, &rings) {
             let text = format!("transport io_uring cannot be had: {reason}");
@@ -117,7 +126,11 @@ fn with_rings(rings: Rings) -> (Carrier, TransportInForce) {
     (Carrier::IoUring(rings), transport)
 }
 
-fn prepare(device: &Arc<OwnedFd>, workers: Workers) -> Result<Prepared, String> {
+fn prepare(
+    device: &Arc<OwnedFd>,
+    workers: Workers,
+    yielding: Yielding,
+) -> Result<Prepared, String> {
     if workers.max == 1 {
         return Err("one worker handles one request after the other; \
                     io_uring needs threads for every CPU"
@@ -125,6 +138,6 @@ fn prepare(device: &Arc<OwnedFd>, workers: Workers) -> Result<Prepared, String> 
     }
     match io_uring_obstacle() {
         Some(obstacle) => Err(obstacle),
-        None => Prepared::new(device, workers).map_err(|error| error.to_string()),
+        None => Prepared::new(device, workers, yielding).map_err(|error| error.to_string()),
     }
 }

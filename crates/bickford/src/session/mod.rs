@@ -18,7 +18,7 @@ use crate::filesystem::FileSystem;
 use crate::notify::Notifier;
 use crate::trace::Stats;
 use crate::transport::dev_fuse::{self, Channel};
-use crate::transport::{TransportChoice, TransportInForce, Workers, abort};
+use crate::transport::{TransportChoice, TransportInForce, Workers, Yielding, abort};
 
 use carrier::{Carrier, Plan};
 use low_latency::Holder;
@@ -33,6 +33,8 @@ pub struct SessionConfig {
     pub workers: Workers,
     /// How requests come in.
     pub transport: TransportChoice,
+    /// Whether threads yield to callers.
+    pub yielding: Yielding,
     /// Limits of the dispatcher.
     pub server: ServerConfig,
     /// Keeps all CPUs of the machine from sleeping while requests come, and a little longer; off by
@@ -54,6 +56,13 @@ impl SessionConfig {
     #[must_use]
     pub fn transport(mut self, transport: TransportChoice) -> Self {
         self.transport = transport;
+        self
+    }
+
+    /// Sets whether threads yield to callers.
+    #[must_use]
+    pub fn yielding(mut self, yielding: Yielding) -> Self {
+        self.yielding = yielding;
         self
     }
 
@@ -165,6 +174,7 @@ impl Session {
             max_in_flight = config.server.max_in_flight,
             max_notifications = crate::notify::QUEUE_MAX,
             low_latency = self.low_latency,
+            yielding = self.yielding(),
             flags = ?protocol.flags,
             "session started"
         );
@@ -181,6 +191,12 @@ impl Session {
     #[must_use]
     pub fn low_latency(&self) -> &str {
         &self.low_latency
+    }
+
+    /// Whether threads that serve requests yield to callers: `on`, `off`, or `off: ...` with the reason.
+    #[must_use]
+    pub fn yielding(&self) -> &str {
+        self.carrier.yielding()
     }
 
     /// What INIT settled.

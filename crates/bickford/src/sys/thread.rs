@@ -1,4 +1,47 @@
-//! What a thread has done, and ending it the hard way.
+//! What a thread has done, how it is scheduled, and ending it the hard way.
+
+use std::io;
+
+use rustix::process::Pid;
+
+/// A scheduling policy: sched(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// `SCHED_OTHER`, what threads have by themselves.
+    Other,
+    /// `SCHED_IDLE`: it runs when no other wants to, or hardly.
+    Idle,
+    /// Any other, or one that children do not inherit.
+    Different,
+}
+
+/// The policy of a thread of this process.
+pub(crate) fn policy(thread: Pid) -> io::Result<Policy> {
+    // SAFETY: sched_getscheduler(2) takes a number and changes nothing.
+    match unsafe { libc::sched_getscheduler(thread.as_raw_nonzero().get()) } {
+        libc::SCHED_OTHER => Ok(Policy::Other),
+        libc::SCHED_IDLE => Ok(Policy::Idle),
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(Policy::Different),
+    }
+}
+
+/// Sets the policy of a thread of this process, which keeps its nice value.
+pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
+    let policy = match policy {
+        Policy::Other => libc::SCHED_OTHER,
+        Policy::Idle => libc::SCHED_IDLE,
+        Policy::Different => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: sched_setscheduler(2) reads the structure, which lives until it returns.
+    match unsafe {
+        libc::sched_setscheduler(thread.as_raw_nonzero().get(), policy, &raw const parameters)
+    } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// How often the calling thread has given its CPU up to wait for something: getrusage(2), `ru_nvcsw`.
 pub(crate) fn waits() -> u64 {
@@ -24,6 +67,19 @@ pub(crate) fn end() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::gettid;
+
+    #[test]
+    fn a_policy_is_that_of_one_thread() {
+        let here = policy(gettid()).unwrap();
+        let there = std::thread::spawn(|| {
+            set_policy(gettid(), Policy::Idle).unwrap();
+            policy(gettid()).unwrap()
+        });
+        assert_eq!(there.join().unwrap(), Policy::Idle);
+        assert_eq!(policy(gettid()).unwrap(), here);
+        assert!(set_policy(gettid(), Policy::Different).is_err());
+    }
 
     #[test]
     fn who_sleeps_waits() {

@@ -14,6 +14,21 @@ pub enum TransportChoice {
     IoUring,
 }
 
+/// Whether threads that serve requests yield to callers.
+///
+/// A caller that is answered is woken on another CPU if its own is busy, as with the thread that answers,
+/// and another is idle: on a machine that is not busy each request then has a CPU to wake. Threads that
+/// yield are scheduled behind everything else (`SCHED_IDLE`, sched(7)) while callers are seen to move
+/// about so, and the caller stays. Over io_uring alone, where a CPU's callers have threads of that CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Yielding {
+    /// Where threads may change their policy and back: with `CAP_SYS_NICE`, or `RLIMIT_NICE`.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
 /// A transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {

@@ -16,9 +16,9 @@ use crate::Unique;
 use crate::backing::Backing;
 use crate::ops::Data;
 
-pub use choice::{Transport, TransportChoice, TransportInForce};
+pub use choice::{Transport, TransportChoice, TransportInForce, Yielding};
 pub use dev_fuse::Workers;
-pub use io_uring::io_uring_obstacle;
+pub use io_uring::{io_uring_obstacle, yielding_obstacle};
 
 /// Names a request towards the transport that it came by.
 #[derive(Clone, Copy, Debug)]

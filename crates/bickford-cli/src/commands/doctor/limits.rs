@@ -12,6 +12,7 @@ pub(super) fn look() -> Vec<Finding> {
     let mut findings = vec![descriptors(), locked_memory(), pipes()];
     findings.extend(request_size());
     findings.push(low_latency());
+    findings.push(yielding());
     findings.push(library());
     findings
 }
@@ -25,6 +26,14 @@ fn low_latency() -> Finding {
             format!("{} can be held: mount --low-latency", wanted.device),
         ),
         Err(error) => Finding::new(NAME, Status::Missing, error.to_string()),
+    }
+}
+
+fn yielding() -> Finding {
+    const NAME: &str = "threads that yield";
+    match bickford::transport::yielding_obstacle() {
+        None => Finding::works(NAME, "over io_uring callers stay on their CPU".to_owned()),
+        Some(obstacle) => Finding::new(NAME, Status::Limited, obstacle),
     }
 }
 

@@ -11,6 +11,8 @@
 //! thread (`pace.rs`). An entry belongs to the ring in which its last answer was committed, so either
 //! happens as requests come: a thread leaves its answer to the other one, or passes the request on.
 //!
+//! On a machine that is not busy, threads yield to callers (`yielding.rs`).
+//!
 //! FORGET, INTERRUPT and notifications do not use the rings; they go over /dev/fuse.
 
 mod entry;
@@ -25,6 +27,7 @@ mod spawn;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod yielding;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,8 +37,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use rustix::event::EventfdFlags;
 
 pub use probe::io_uring_obstacle;
+pub use yielding::yielding_obstacle;
 
-use super::dev_fuse::Workers;
+use super::{Workers, Yielding};
 use crate::dispatch;
 use crate::filesystem::MAX_WRITE;
 use queue::Queue;
@@ -63,6 +67,7 @@ struct Shared {
     workers: AtomicUsize,
     kickers: Vec<kick::Kicker>,
     pace: pace::Pace,
+    yielding: yielding::Common,
     /// Number of the connection, where the kernel tells it.
     connection: Option<u64>,
     stopping: AtomicBool,
@@ -139,7 +144,11 @@ impl Prepared {
     ///
     /// # Errors
     /// What the system refuses: threads, descriptors, memory, rings.
-    pub(crate) fn new(device: &Arc<OwnedFd>, workers: Workers) -> io::Result<Self> {
+    pub(crate) fn new(
+        device: &Arc<OwnedFd>,
+        workers: Workers,
+        yielding: Yielding,
+    ) -> io::Result<Self> {
         let cpus = probe::possible_cpus()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let threads_max = workers.max.clamp(THREADS_MIN, THREADS_MAX);
@@ -156,6 +165,7 @@ impl Prepared {
             workers: AtomicUsize::new(1),
             kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
             pace: pace::Pace::default(),
+            yielding: yielding::Common::new(yielding),
             connection: super::abort::connection(device),
             stopping: AtomicBool::new(false),
             bell: rustix::event::eventfd(0, flags)?,
@@ -239,6 +249,11 @@ impl Rings {
     /// How many queues there are.
     pub(crate) fn queues(&self) -> usize {
         self.shared.queues.len()
+    }
+
+    /// Whether threads yield to callers: `on`, `off`, or `off: ...` with the reason.
+    pub(crate) fn yielding(&self) -> &str {
+        self.shared.yielding.said()
     }
 
     /// Waits until every thread has ended, which they do with the connection.

@@ -14,6 +14,8 @@ pub(super) struct Member {
     pub(super) thread: Pid,
     /// Odd while a handler runs; changes with every request.
     pub(super) turns: AtomicU64,
+    /// It is scheduled behind all others of its CPU: see `yielding.rs`.
+    pub(super) yields: AtomicBool,
     /// Set before the thread ends as it should.
     pub(super) finished: AtomicBool,
     /// Readable once the thread has ended, however it did.

@@ -13,6 +13,7 @@ use super::entry::{Port, write_answer};
 use super::kick::kick;
 use super::pace::Watch;
 use super::queue::{Member, Queue};
+use super::yielding::Callers;
 use crate::decode::Incoming;
 use crate::dispatch::{self, Worker};
 use crate::ops::Data;
@@ -41,6 +42,7 @@ pub(super) struct Server {
     /// The file system is prompt: requests may be taken several at a time.
     prompt: bool,
     watch: Watch,
+    callers: Callers,
     /// When the last request was begun.
     now: Stamp,
     /// Entries of this ring that wait for a request.
@@ -90,6 +92,7 @@ impl Server {
             prompt: dispatcher.is_prompt(),
             dispatcher,
             watch: Watch::default(),
+            callers: Callers::default(),
             now: Stamp::now(),
             responder: port.clone(),
             shared,
@@ -188,6 +191,11 @@ impl Server {
         }
         while let Some(held) = self.port.passed_on() {
             self.answer(held)?;
+        }
+        if self.callers.move_about() {
+            let shared = &self.shared;
+            let tell = || shared.ring_bell();
+            shared.yielding.begin(&self.member, self.now, tell);
         }
         self.ring.submit(1)?;
         while let Some(event) = self.ring.next_event()? {
@@ -337,7 +345,11 @@ impl Server {
         let begun = self.prompt.then(|| self.watch.begin(received));
         let areas = held.header();
         match InHeader::read_from_prefix(&areas.in_out) {
-            Ok((header, _)) => self.process(held, &header, &areas, received),
+            Ok((header, _)) => {
+                self.callers
+                    .saw(&self.shared.yielding, header.pid, self.queue.number);
+                self.process(held, &header, &areas, received);
+            }
             Err(_) => self.answer_here(held, 0, Errno::IO.raw_os_error()),
         }
         self.member.turns.fetch_add(1, Ordering::Relaxed);

@@ -127,6 +127,7 @@ fn prepare(shared: &Shared, queue: &Arc<Queue>) -> io::Result<(Ring, Area, Arc<M
     let member = Arc::new(Member {
         thread: gettid(),
         turns: AtomicU64::new(0),
+        yields: AtomicBool::new(false),
         finished: AtomicBool::new(false),
         ended: own_end()?,
         port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device), queue)),

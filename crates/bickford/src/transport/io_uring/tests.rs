@@ -1,17 +1,21 @@
-//! What cannot be brought about from outside: refused queues, threads that die.
+//! What cannot be brought about or seen from outside: refused queues, threads that die, threads that yield.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::io_uring_obstacle;
 use crate::mount::{MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
+use crate::sys::thread::{Policy, policy};
 use crate::transport::{Transport, TransportChoice};
 use crate::{Blocking, Context, MountedSession, NodeId, Session, SessionConfig};
 
@@ -123,5 +127,94 @@ fn a_thread_that_dies_aborts_the_connection() {
         let aborted = [libc::ECONNABORTED, libc::ENOTCONN];
         assert!(aborted.contains(&error.raw_os_error().unwrap()), "{error}");
         session.wait();
+    });
+}
+
+/// Whether some thread that serves a queue yields to callers.
+fn any_yields() -> bool {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    threads.filter_map(Result::ok).any(|thread| {
+        let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        let id = thread.file_name().to_string_lossy().parse().ok();
+        let idle = id.and_then(Pid::from_raw).map(policy);
+        name.starts_with("bickford-q") && matches!(idle, Some(Ok(Policy::Idle)))
+    })
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !done() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The first two CPUs that this process may use.
+fn two_cpus() -> Option<[CpuSet; 2]> {
+    let ours = sched_getaffinity(None).unwrap();
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
+    let found = cpus.next().zip(cpus.next());
+    if found.is_none() {
+        println!("SKIPPED: a caller cannot move on one CPU");
+    }
+    let (first, second) = found?;
+    Some([first, second].map(|cpu| super::spawn::only(u16::try_from(cpu).unwrap())))
+}
+
+/// Asks for a name that is never remembered, from one CPU and the other in turn, until a thread yields.
+fn move_about(dir: &Path, cpus: &[CpuSet; 2]) {
+    let end = Instant::now() + DEADLINE;
+    while !any_yields() {
+        assert!(Instant::now() < end, "no thread yields");
+        for cpu in cpus.iter().cycle().take(20) {
+            sched_setaffinity(None, cpu).unwrap();
+            fs::metadata(dir.join("missing")).unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn threads_yield_to_callers_that_move_while_requests_come() {
+    let Some(cpus) = two_cpus() else { return };
+    mounted(TransportChoice::IoUring, |dir, session| {
+        assert_eq!(session.yielding(), "on");
+        move_about(dir, &cpus);
+        wait_until("a thread yields that has nothing to do", || !any_yields());
+        move_about(dir, &cpus);
+    });
+}
+
+/// Ends what was set going when it is dropped, after a panic too.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn threads_that_yield_do_not_starve() {
+    let Some(cpus) = two_cpus() else { return };
+    mounted(TransportChoice::IoUring, |dir, _| {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let end = Until(&over);
+            move_about(dir, &cpus);
+            for cpu in cpus {
+                let over = &over;
+                scope.spawn(move || {
+                    sched_setaffinity(None, &cpu).unwrap();
+                    while !over.load(Ordering::Relaxed) {}
+                });
+            }
+            for cpu in cpus.iter().cycle().take(50) {
+                sched_setaffinity(None, cpu).unwrap();
+                let error = fs::metadata(dir.join("missing")).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+            }
+            wait_until("a thread yields for ever beside others", || !any_yields());
+            drop(end);
+        });
     });
 }

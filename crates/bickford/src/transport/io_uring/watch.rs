@@ -1,18 +1,21 @@
-//! Watches over the threads of the queues: adds some where handlers take long, and notices those
-//! that die.
+//! Watches over the threads of the queues: adds some where handlers take long, has those that yield to
+//! callers yield no more, and notices those that die.
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
+use super::yielding::QUIET;
 use super::{Part, Shared, give_up, spawn};
 use crate::dispatch;
 
@@ -22,14 +25,24 @@ const TICK: Timespec = Timespec {
     tv_nsec: 400_000,
 };
 
+/// How often threads that yield are looked at.
+const YIELDING_TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: QUIET.subsec_nanos() as i64,
+};
+
 /// How long to wait after a thread could not be started.
 const RETRY: Duration = Duration::from_secs(1);
 
 struct Watcher {
     shared: Arc<Shared>,
     dispatcher: Arc<dispatch::Server>,
+    /// Readable once a thread has ended. An epoll(7), for there may be many threads, and many looks.
+    ends: OwnedFd,
     /// Where each thread was at the last tick.
     before: HashMap<Pid, Seen>,
+    /// What each thread that yields had begun when it was last seen to begin something, and when.
+    quiet: HashMap<Pid, (u64, Instant)>,
     gave_up: bool,
     full: bool,
     /// When a thread could not be started.
@@ -49,11 +62,14 @@ pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) ->
     let watcher = Watcher {
         shared: Arc::clone(shared),
         dispatcher: Arc::clone(dispatcher),
+        ends: epoll::create(epoll::CreateFlags::CLOEXEC)?,
         before: HashMap::new(),
+        quiet: HashMap::new(),
         gave_up: false,
         full: false,
         failed: None,
     };
+    watcher.follow()?;
     thread::Builder::new()
         .name("bickford-watch".into())
         .spawn(move || {
@@ -67,6 +83,10 @@ impl Watcher {
     fn run(mut self) {
         while self.look_for_dead() {
             while !self.sleep() {
+                // First: a thread that yields may hold what the others look at.
+                if self.shared.yielding.is_on() {
+                    self.look_for_quiet();
+                }
                 if self.shared.watching.load(Ordering::SeqCst) {
                     self.look_for_stuck();
                 }
@@ -74,25 +94,35 @@ impl Watcher {
         }
     }
 
-    fn members(&self) -> Vec<Arc<Member>> {
-        let queues = self.shared.queues.iter();
-        queues.flat_map(|queue| queue.members().clone()).collect()
+    /// Has `ends` tell of every thread that there is.
+    fn follow(&self) -> io::Result<()> {
+        for queue in &self.shared.queues {
+            for member in queue.members().iter() {
+                let data = epoll::EventData::new_u64(0);
+                match epoll::add(&self.ends, &member.ended, data, epoll::EventFlags::IN) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Until a thread ends, somebody rings the bell, or the next tick. Answers whether one ended.
     fn sleep(&self) -> bool {
-        let members = self.members();
-        let mut fds = vec![PollFd::new(&self.shared.bell, PollFlags::IN)];
-        let ends = members.iter();
-        fds.extend(ends.map(|member| PollFd::new(&member.ended, PollFlags::IN)));
         let watching = self.shared.watching.load(Ordering::SeqCst);
-        if let Err(error) = poll(&mut fds, watching.then_some(&TICK)) {
+        let yielding = self.shared.yielding.is_on();
+        let tick = watching.then_some(&TICK);
+        let tick = tick.or(yielding.then_some(&YIELDING_TICK));
+        let mut fds = [
+            PollFd::new(&self.shared.bell, PollFlags::IN),
+            PollFd::new(&self.ends, PollFlags::IN),
+        ];
+        if let Err(error) = poll(&mut fds, tick) {
             tracing::debug!("watching the queues: {error}");
             return true;
         }
-        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        let rung = ready.next() == Some(true);
-        let ended = ready.any(|ready| ready);
+        let [rung, ended] = fds.map(|fd| !fd.revents().is_empty());
         if rung {
             let mut count = [0; 8];
             // EAGAIN where nobody rang.
@@ -114,6 +144,8 @@ impl Watcher {
                 if !member.finished.load(Ordering::SeqCst) {
                     died = Some(queue.number);
                 }
+                // Others may hold its descriptor open.
+                let _ = epoll::delete(&self.ends, &member.ended);
                 false
             });
             left += members.len();
@@ -176,6 +208,28 @@ impl Watcher {
         }
     }
 
+    /// Has threads yield no more that have begun no request for a while.
+    fn look_for_quiet(&mut self) {
+        let yielding = self.shared.yielding.threads();
+        self.quiet
+            .retain(|thread, _| yielding.iter().any(|member| member.thread == *thread));
+        for member in yielding {
+            let now = Instant::now();
+            let turns = member.turns.load(Ordering::Relaxed);
+            let (seen, at) = self.quiet.entry(member.thread).or_insert((turns, now));
+            if *seen != turns {
+                (*seen, *at) = (turns, now);
+            }
+            if now.duration_since(*at) < QUIET {
+                continue;
+            }
+            // The number of a thread that has ended may be another's by now.
+            let ended = has_ended(&member);
+            let starved = !ended && schedule::of(member.thread).is_some_and(|of| of.runnable);
+            self.shared.yielding.end(&member, ended, starved);
+        }
+    }
+
     fn grow(&mut self, queue: &Arc<Queue>, threads: usize) {
         if threads >= self.shared.threads_max {
             if !self.full {
@@ -194,7 +248,12 @@ impl Watcher {
         let grown = spawn::spawn(&self.shared, queue)
             .and_then(|starting| starting.go(&self.dispatcher, true));
         match grown {
-            Ok(()) => tracing::debug!(queue = queue.number, threads = threads + 1, "grown"),
+            Ok(()) => {
+                tracing::debug!(queue = queue.number, threads = threads + 1, "grown");
+                if let Err(error) = self.follow() {
+                    tracing::error!("watching a thread of io_uring: {error}");
+                }
+            }
             Err(error) => {
                 tracing::warn!(queue = queue.number, "no further thread: {error}");
                 self.failed = Some(Instant::now());

@@ -25,6 +25,7 @@ public final class Main {
               --data MODE         what calls see of data: none (JavaFuse1), copied (JavaFuse2), shared
               --workers N         threads that serve
               -o OPTIONS          those of mount.fuse3(8), preset=base|opt|fast, transport=auto|dev|uring, no_xattr,
+                                  no_yielding where threads of io_uring shall not yield to callers,
                                   prompt where no call waits for another request of the mount, and on a mount
                                   that root alone uses no_permission_checks
             """;
