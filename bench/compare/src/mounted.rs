@@ -1,9 +1,10 @@
 //! A configuration while it is mounted.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_eval::host::mounts;
@@ -34,6 +35,15 @@ fn kill_group(leader: &mut Child) {
     let _ = leader.wait();
 }
 
+/// Has the program begin a session, as one does that goes to the background or is a service: the
+/// scheduler keeps the tasks of a session together (sched_autogroup, sched(7)), and where a caller is
+/// woken depends on it. Ctrl-C ends the run, which then unmounts.
+fn in_own_session(command: &mut Command) {
+    let begin = || rustix::process::setsid().map(drop).map_err(io::Error::from);
+    // SAFETY: setsid(2) is all that happens between fork and exec; it takes no lock and no memory.
+    unsafe { command.pre_exec(begin) };
+}
+
 /// A mounted configuration; unmounted when dropped.
 pub(crate) struct Mounted {
     point: PathBuf,
@@ -61,17 +71,12 @@ impl Mounted {
         };
         let said = File::create(log).map_err(|e| failed(format!("{}: {e}", log.display())))?;
         let copy = said.try_clone().map_err(|e| failed(e.to_string()))?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(copy)
-            .stderr(said)
-            // Ctrl-C ends the run, which then unmounts.
-            .process_group(0)
-            .spawn()
-            .map_err(|e| {
-                let program = command.get_program().to_string_lossy();
-                failed(format!("start {program}: {e}"))
-            })?;
+        command.stdin(Stdio::null()).stdout(copy).stderr(said);
+        in_own_session(&mut command);
+        let child = command.spawn().map_err(|e| {
+            let program = command.get_program().to_string_lossy();
+            failed(format!("start {program}: {e}"))
+        })?;
         let daemon = mounted.daemon.insert(child);
         let end = Instant::now() + PATIENCE;
         loop {

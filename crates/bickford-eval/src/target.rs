@@ -173,9 +173,10 @@ impl Target {
             std::process::id(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        let arguments: [OsString; 2] = ["-c".into(), line.into()];
-        let mut command = process::limited(OsStr::new("/bin/sh"), &arguments, entrance);
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        // A session of its own, as one has that goes to the background or is a service: the scheduler
+        // keeps the tasks of a session together (sched_autogroup, sched(7)).
+        let arguments: [OsString; 3] = ["/bin/sh".into(), "-c".into(), line.into()];
+        let mut command = process::limited(OsStr::new("setsid"), &arguments, entrance);
         let child = command
             .env(MARK, &mark)
             .stdout(Stdio::from(output))
