@@ -195,7 +195,7 @@ impl Server {
         if self.callers.move_about() {
             let shared = &self.shared;
             let tell = || shared.ring_bell();
-            shared.yielding.begin(&self.member, self.now, tell);
+            shared.yielding.moved_about(&self.member, self.now, tell);
         }
         self.ring.submit(1)?;
         while let Some(event) = self.ring.next_event()? {

@@ -226,7 +226,7 @@ impl Watcher {
             // The number of a thread that has ended may be another's by now.
             let ended = has_ended(&member);
             let starved = !ended && schedule::of(member.thread).is_some_and(|of| of.runnable);
-            self.shared.yielding.end(&member, ended, starved);
+            self.shared.yielding.quiet(&member, ended, starved);
         }
     }
 

@@ -9,7 +9,8 @@
 //! Beside other work a task of SCHED_IDLE hardly runs. So a thread takes the policy only after callers
 //! were seen to come from other CPUs, and the watcher of the queues takes it back from whoever has begun
 //! no request for a while, be it that none came or that it did not get to run. If it did not, nobody
-//! takes the policy for a time, which doubles as long as that happens again.
+//! takes the policy for a time, which doubles as long as that happens again; likewise where callers go
+//! on to move, as those do that a device's answers send about.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,11 +98,20 @@ impl Common {
         !self.lock().is_empty()
     }
 
+    /// Callers were sent from one CPU to another. If the calling thread yields, that did not help.
+    pub(super) fn moved_about(&self, member: &Arc<Member>, now: Stamp, tell: impl FnOnce()) {
+        if !member.yields.load(Ordering::SeqCst) {
+            return self.begin(member, now, tell);
+        }
+        self.end(member, false);
+        self.caution.more(now);
+    }
+
     /// Has the calling thread yield from now on. `tell` wakes the watcher, which then looks as long as
     /// any thread yields.
     ///
     /// All but the change itself is done before it: afterwards the thread may not get to run.
-    pub(super) fn begin(&self, member: &Arc<Member>, now: Stamp, tell: impl FnOnce()) {
+    fn begin(&self, member: &Arc<Member>, now: Stamp, tell: impl FnOnce()) {
         let off = !self.allowed.load(Ordering::Relaxed) || self.caution.is_on(now);
         if off || member.yields.swap(true, Ordering::SeqCst) {
             return;
@@ -124,15 +134,19 @@ impl Common {
         }
     }
 
-    /// Has a thread yield no more, which has `ended`, or `starved`: was ready to run and did not. Only
-    /// the watcher calls this.
-    pub(super) fn end(&self, member: &Arc<Member>, ended: bool, starved: bool) {
+    /// Has a thread yield no more that has begun no request for a while; `starved` when it was ready to
+    /// run and did not.
+    pub(super) fn quiet(&self, member: &Arc<Member>, ended: bool, starved: bool) {
+        self.end(member, ended);
+        if starved {
+            self.caution.more(Stamp::now());
+        }
+    }
+
+    fn end(&self, member: &Arc<Member>, ended: bool) {
         self.remove(member);
         if !ended {
             self.restore(member);
-        }
-        if starved {
-            self.caution.starved(Stamp::now());
         }
     }
 
@@ -155,7 +169,7 @@ impl Common {
     }
 }
 
-/// When nobody yields, because a thread that did so did not get to run.
+/// When nobody yields, because a thread that did so did not get to run, or to no avail.
 #[derive(Debug, Default)]
 struct Caution {
     /// When that was seen.
@@ -176,8 +190,7 @@ impl Caution {
         lasts > 0 && now.since(Stamp::from_bits(self.seen.load(Ordering::Relaxed))) < lasts
     }
 
-    /// Only the watcher calls this.
-    fn starved(&self, now: Stamp) {
+    fn more(&self, now: Stamp) {
         let seen = Stamp::from_bits(self.seen.load(Ordering::Relaxed));
         let lasted = self.lasts.load(Ordering::Relaxed);
         let again = now.since(seen) < lasted + Self::FORGIVEN;
@@ -296,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn who_starves_again_is_cautious_for_longer() {
+    fn what_fails_again_is_left_for_longer() {
         let caution = Caution::default();
         let now = Stamp::now();
         assert!(!caution.is_on(now));
         let mut lasts = Vec::new();
         for _ in 0..6 {
-            caution.starved(now);
+            caution.more(now);
             assert!(caution.is_on(now));
             lasts.push(caution.lasts.load(Ordering::Relaxed) / 1_000_000);
         }
@@ -311,7 +324,7 @@ mod tests {
         caution.lasts.store(1, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(5));
         assert!(!caution.is_on(Stamp::now()));
-        caution.starved(Stamp::now());
+        caution.more(Stamp::now());
         assert_eq!(caution.lasts.load(Ordering::Relaxed), Caution::SHORTEST);
     }
 
