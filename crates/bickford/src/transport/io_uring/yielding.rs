@@ -103,7 +103,9 @@ impl Common {
         if !member.yields.load(Ordering::SeqCst) {
             return self.begin(member, now, tell);
         }
-        self.end(member, false);
+        // In this order: it must not hold the lock while it may not get to run.
+        self.restore(member);
+        self.remove(member);
         self.caution.more(now);
     }
 
@@ -135,18 +137,15 @@ impl Common {
     }
 
     /// Has a thread yield no more that has begun no request for a while; `starved` when it was ready to
-    /// run and did not.
+    /// run and did not. Only the watcher calls this.
     pub(super) fn quiet(&self, member: &Arc<Member>, ended: bool, starved: bool) {
-        self.end(member, ended);
-        if starved {
-            self.caution.more(Stamp::now());
-        }
-    }
-
-    fn end(&self, member: &Arc<Member>, ended: bool) {
+        // In this order: the thread may be beginning, and looks afterwards whether it still yields.
         self.remove(member);
         if !ended {
             self.restore(member);
+        }
+        if starved {
+            self.caution.more(Stamp::now());
         }
     }
 
