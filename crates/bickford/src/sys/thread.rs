@@ -11,18 +11,16 @@ pub(crate) enum Policy {
     Other,
     /// `SCHED_IDLE`: it runs when no other wants to, or hardly.
     Idle,
-    /// Any other, or one that children do not inherit.
-    Different,
 }
 
-/// The policy of a thread of this process.
-pub(crate) fn policy(thread: Pid) -> io::Result<Policy> {
+/// The policy of a thread of this process; `None` when it is another one, or children do not inherit it.
+pub(crate) fn policy(thread: Pid) -> io::Result<Option<Policy>> {
     // SAFETY: sched_getscheduler(2) takes a number and changes nothing.
     match unsafe { libc::sched_getscheduler(thread.as_raw_nonzero().get()) } {
-        libc::SCHED_OTHER => Ok(Policy::Other),
-        libc::SCHED_IDLE => Ok(Policy::Idle),
+        libc::SCHED_OTHER => Ok(Some(Policy::Other)),
+        libc::SCHED_IDLE => Ok(Some(Policy::Idle)),
         -1 => Err(io::Error::last_os_error()),
-        _ => Ok(Policy::Different),
+        _ => Ok(None),
     }
 }
 
@@ -31,7 +29,6 @@ pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
     let policy = match policy {
         Policy::Other => libc::SCHED_OTHER,
         Policy::Idle => libc::SCHED_IDLE,
-        Policy::Different => return Err(io::ErrorKind::InvalidInput.into()),
     };
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: sched_setscheduler(2) reads the structure, which lives until it returns.
@@ -76,9 +73,8 @@ mod tests {
             set_policy(gettid(), Policy::Idle).unwrap();
             policy(gettid()).unwrap()
         });
-        assert_eq!(there.join().unwrap(), Policy::Idle);
+        assert_eq!(there.join().unwrap(), Some(Policy::Idle));
         assert_eq!(policy(gettid()).unwrap(), here);
-        assert!(set_policy(gettid(), Policy::Different).is_err());
     }
 
     #[test]

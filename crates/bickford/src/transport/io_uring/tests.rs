@@ -137,7 +137,7 @@ fn any_yields() -> bool {
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
         let id = thread.file_name().to_string_lossy().parse().ok();
         let idle = id.and_then(Pid::from_raw).map(policy);
-        name.starts_with("bickford-q") && matches!(idle, Some(Ok(Policy::Idle)))
+        name.starts_with("bickford-q") && matches!(idle, Some(Ok(Some(Policy::Idle))))
     })
 }
 
@@ -149,8 +149,12 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// The first two CPUs that this process may use.
+/// The first two CPUs that this process may use, where threads can yield.
 fn two_cpus() -> Option<[CpuSet; 2]> {
+    if let Some(obstacle) = super::yielding_obstacle() {
+        println!("SKIPPED: {obstacle}");
+        return None;
+    }
     let ours = sched_getaffinity(None).unwrap();
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
     let found = cpus.next().zip(cpus.next());

@@ -252,7 +252,7 @@ pub fn yielding_obstacle() -> Option<String> {
 fn try_it() -> Option<String> {
     let own = gettid();
     match policy(own) {
-        Ok(Policy::Other) => {}
+        Ok(Some(Policy::Other)) => {}
         Ok(_) => return Some("the process has another scheduling policy than SCHED_OTHER".into()),
         Err(error) => return Some(format!("sched_getscheduler: {error}")),
     }
