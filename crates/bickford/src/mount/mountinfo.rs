@@ -20,6 +20,8 @@ pub struct MountEntry {
     pub major: u32,
     /// Minor number of the device; for FUSE the number of the connection.
     pub minor: u32,
+    /// What of the file system is mounted, as a path in it: `/` for all.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
     /// The options of this mount, as the kernel prints them.
@@ -80,7 +82,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let parent = number(fields.next()?)?;
     let device = text(fields.next()?);
     let (major, minor) = device.split_once(':')?;
-    let _root = fields.next()?;
+    let root = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let mountpoint = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let options = text(fields.next()?);
     // Optional fields end with a single dash.
@@ -93,6 +95,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         parent,
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
+        root,
         mountpoint,
         options,
         fs_type,
@@ -140,12 +143,13 @@ mod tests {
 
     #[test]
     fn a_line_with_escapes_and_optional_fields() {
-        let line = br"36 35 0:47 / /mnt/a\040b\134 rw,nosuid shared:1 master:2 - fuse.x my\040fs rw,user_id=0";
+        let line = br"36 35 0:47 /c\040d /mnt/a\040b\134 rw,nosuid shared:1 master:2 - fuse.x my\040fs rw,user_id=0";
         let entry = parse_line(line).unwrap();
         assert_eq!(
             (entry.id, entry.parent, entry.major, entry.minor),
             (36, 35, 0, 47)
         );
+        assert_eq!(entry.root, Path::new("/c d"));
         assert_eq!(entry.mountpoint, Path::new(r"/mnt/a b\"));
         assert_eq!(
             (entry.fs_type.as_str(), entry.source.to_str()),

@@ -5,6 +5,7 @@ mod descriptors;
 mod low_latency;
 mod mounting;
 mod read_ahead;
+mod write_back_limit;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -127,6 +128,7 @@ impl Session {
         let server = Arc::new(Server::new(filesystem, limits));
         dev_fuse::initialize(&server, &device)?;
         raise_read_ahead(&server, connection);
+        limit_write_back(&server, connection);
         let sink = Arc::new(Channel::new(Arc::clone(&device)));
         let notify = server.queue().serve(sink)?;
         let (carrier, transport) = match plan.start(&server, &device) {
@@ -280,6 +282,22 @@ fn raise_read_ahead(server: &Server, connection: Option<u64>) {
         && read_ahead::in_force(connection).is_some_and(|kib| kib != bytes / 1024)
     {
         read_ahead::set(connection, bytes / 1024);
+    }
+}
+
+/// Before the first page is dirty, too.
+fn limit_write_back(server: &Server, connection: Option<u64>) {
+    let writes_back = server
+        .negotiated()
+        .is_some_and(|settled| settled.protocol.flags.contains(InitFlags::WRITEBACK_CACHE));
+    if writes_back
+        && let Some(connection) = connection
+        && let Some(bytes) = write_back_limit::apply(connection)
+    {
+        tracing::info!(
+            bytes,
+            "at most so much is unwritten, for the memory limit of this cgroup"
+        );
     }
 }
 
