@@ -129,6 +129,9 @@ impl StackFs {
         let name = checked(name)?;
         let doomed = self.nodes.doom(dir.as_fd(), name);
         rustix::fs::unlinkat(&dir, name, flags)?;
+        // A directory has one name. Where others change SOURCE, it may have been another's by then.
+        let surely = self.settings.exclusive && flags.contains(AtFlags::REMOVEDIR);
+        let doomed = doomed.map(|doomed| if surely { doomed.gone() } else { doomed });
         self.nodes.removed(doomed, self.settings.exclusive);
         Ok(())
     }

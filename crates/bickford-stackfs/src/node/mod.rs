@@ -83,6 +83,16 @@ pub(crate) struct Found {
 pub(crate) struct Doomed {
     node: u64,
     fd: OwnedFd,
+    /// Its last name is gone for sure, so that it need not be looked at.
+    gone: bool,
+}
+
+impl Doomed {
+    /// The object itself was removed, and it cannot have had another name.
+    pub(crate) fn gone(mut self) -> Self {
+        self.gone = true;
+        self
+    }
 }
 
 /// See the module.
@@ -507,16 +517,21 @@ impl Nodes {
                 handle: &handle,
             })?,
         };
-        Some(Doomed { node, fd })
+        Some(Doomed {
+            node,
+            fd,
+            gone: false,
+        })
     }
 
     /// After the name is gone: keeps the object for its node if that was its last name. `known` says that
     /// the kernel has looked up what the name meant last.
     pub(crate) fn removed(&self, doomed: Option<Doomed>, known: bool) {
-        let Some(Doomed { node, fd }) = doomed else {
+        let Some(Doomed { node, fd, gone }) = doomed else {
             return;
         };
-        if !statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0) {
+        let gone = gone || statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0);
+        if !gone {
             return;
         }
         if !self.keep(node, fd) {

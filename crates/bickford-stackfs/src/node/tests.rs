@@ -104,3 +104,23 @@ fn a_removed_object_stays_until_it_is_forgotten() {
     nodes.forget(a.node, 1);
     assert_eq!(nodes.attributes(a.node).err(), Some(Errno::STALE));
 }
+
+#[test]
+fn a_removed_directory_stays_until_it_is_forgotten() {
+    for exclusive in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = nodes(dir.path(), true);
+        if nodes.identity() == "descriptors" {
+            return;
+        }
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        let d = nodes.lookup(ROOT, c"d").unwrap();
+        let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"d");
+        std::fs::remove_dir(dir.path().join("d")).unwrap();
+        let doomed = doomed.map(|doomed| if exclusive { doomed.gone() } else { doomed });
+        nodes.removed(doomed, true);
+        assert_eq!(nodes.attributes(d.node).unwrap().stx_nlink, 0);
+        nodes.forget(d.node, 1);
+        assert_eq!(nodes.attributes(d.node).err(), Some(Errno::STALE));
+    }
+}
