@@ -7,11 +7,13 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use bickford_eval::host::cgroup::MemoryLimit;
-use common::{Place, assert_silent, run};
+use common::{Place, assert_silent, in_namespace, installed, run, stderr};
+use rustix::mount::MountFlags;
 
 /// The kernel keeps a share of what may be dirty in the machine: bytes change a little as its free
 /// memory does.
@@ -29,18 +31,25 @@ fn least_limit() -> Option<MemoryLimit> {
         .ok()
 }
 
-/// Mounted by a daemon in `limit`, or in the group of this test.
+/// Runs the command in `limit`, or in the group of this test.
+fn bickford_in(limit: Option<&MemoryLimit>, arguments: &[&OsStr]) -> Output {
+    let entrance = limit.map_or_else(|| "/dev/null".into(), MemoryLimit::entrance);
+    let enter = "echo $$ > \"$1\" && shift && exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", enter, "sh"]).arg(entrance);
+    run(command.arg(env!("CARGO_BIN_EXE_bickford")).args(arguments))
+}
+
+fn mount(place: &Place, preset: &str, limit: Option<&MemoryLimit>) -> Output {
+    let (source, mountpoint) = (place.source(), place.mountpoint());
+    let options = ["mount", "--preset", preset].map(OsStr::new);
+    let places = [source.as_os_str(), mountpoint.as_os_str()];
+    bickford_in(limit, &[&options[..], &places].concat())
+}
+
 fn mounted_with(preset: &str, limit: Option<&MemoryLimit>) -> Option<Place> {
     let place = Place::new()?;
-    let entrance = limit.map_or_else(|| "/dev/null".into(), MemoryLimit::entrance);
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "sh"])
-        .arg(entrance)
-        .arg(env!("CARGO_BIN_EXE_bickford"))
-        .args(["mount", "--preset", preset])
-        .args([place.source(), place.mountpoint()]);
-    assert_silent(&run(&mut command));
+    assert_silent(&mount(&place, preset, limit));
     Some(place)
 }
 
@@ -74,4 +83,44 @@ fn without_a_write_back_cache_nothing_is_set() {
     };
     let (found, kernels) = (max_bytes(&limited), max_bytes(&free));
     assert!(found.abs_diff(kernels) <= SLACK, "{found}, not {kernels}");
+}
+
+#[test]
+fn a_limit_that_cannot_be_set_is_warned_of() {
+    if !installed("unshare") {
+        return;
+    }
+    let Some(limit) = least_limit() else { return };
+    let Some(place) = Place::new() else { return };
+    if !in_namespace("a_limit_that_cannot_be_set_is_warned_of", &place, "") {
+        return;
+    }
+    let read_only = MountFlags::RDONLY | MountFlags::BIND;
+    rustix::mount::mount_remount("/sys", read_only, c"").unwrap();
+    let output = mount(&place, "opt", Some(&limit));
+    assert!(output.status.success(), "{output:?}");
+    let (said, share) = (stderr(&output), (limit.bytes / 8).to_string());
+    if max_bytes(&place) <= limit.bytes / 8 {
+        assert_eq!(said, "", "the kernel's own limit is less");
+        return;
+    }
+    for part in [&share, "max_bytes", "mount as root", "without write-back"] {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+}
+
+#[test]
+fn the_doctor_tells_of_it() {
+    let Some(limit) = least_limit() else { return };
+    let doctor = |limit| {
+        let output = bickford_in(limit, &[OsStr::new("doctor")]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find(|line| line.starts_with("unwritten data"));
+        line.unwrap().to_owned()
+    };
+    let share = format!("{} bytes", limit.bytes / 8);
+    let limited = doctor(Some(&limit));
+    assert!(limited.contains(&share), "{limited}");
+    let free = doctor(None);
+    assert!(!free.contains(&share), "{free}");
 }

@@ -26,6 +26,7 @@ use low_latency::Holder;
 
 pub use low_latency::LowLatency;
 pub use mounting::{MountedSession, SessionError};
+pub use write_back_limit::write_back_share;
 
 /// How a session is served.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,11 +15,21 @@ use crate::mount::MountEntry;
 /// Dirty pages are kept to this part of a limit.
 const PART: u64 = 8;
 
+/// The share of a mount whose daemon this process would be: how many bytes of its write-back cache may
+/// be dirty, an eighth of the least memory limit among the cgroups of this process. `None` where no limit
+/// is below the memory of the machine.
+#[must_use]
+pub fn write_back_share() -> Option<u64> {
+    let system = rustix::system::sysinfo();
+    let machine = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
+    Some(memory_limit().filter(|limit| *limit < machine)? / PART)
+}
+
 /// Keeps dirty pages of `connection` to their part of the memory limit of this process, if there is
 /// one, and tells how many bytes that is. Nothing here looks at the mount itself, which nobody
 /// serves yet.
 pub(super) fn apply(connection: u64) -> Option<u64> {
-    let part = memory_limit()? / PART;
+    let part = write_back_share()?;
     let file = format!("/sys/class/bdi/0:{connection}/max_bytes");
     let in_force: u64 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
     if in_force <= part {

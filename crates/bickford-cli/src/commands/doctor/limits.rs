@@ -11,10 +11,29 @@ const FEW_DESCRIPTORS: u64 = 4096;
 pub(super) fn look() -> Vec<Finding> {
     let mut findings = vec![descriptors(), locked_memory(), pipes()];
     findings.extend(request_size());
+    findings.push(unwritten());
     findings.push(low_latency());
     findings.push(yielding());
     findings.push(library());
     findings
+}
+
+/// How much of a write-back cache may be dirty; set in `max_bytes` of the mount's backing device (since
+/// Linux 6.2).
+fn unwritten() -> Finding {
+    const NAME: &str = "unwritten data";
+    let Some(share) = bickford::session::write_back_share() else {
+        return Finding::works(NAME, "no memory limit of a cgroup: the kernel's own limit");
+    };
+    let text =
+        format!("memory is limited by a cgroup: {share} bytes of a write-back cache at most");
+    if capable(CapabilitySet::DAC_OVERRIDE) {
+        return Finding::works(NAME, text);
+    }
+    Finding::new(NAME, Status::Limited, format!("{text}, if root mounts")).advise(
+        "writing is slow where unwritten data fill the limit: mount as root, without a write-back cache \
+         (--preset base), or with a higher limit",
+    )
 }
 
 fn low_latency() -> Finding {
