@@ -23,7 +23,7 @@ public final class Main {
               --classpath PATH    directories and jars where it is, with colons between
               --config FILE       switches pre-calls, system calls and post-calls; see Configuration
               --data MODE         what calls see of data: none (JavaFuse1), copied (JavaFuse2), shared
-              --workers N         threads that serve
+              --workers N         threads that serve (0, the default: as many as the load asks for)
               -o OPTIONS          those of mount.fuse3(8), preset=base|opt|fast, transport=auto|dev|uring, no_xattr,
                                   no_yielding where threads of io_uring shall not yield to callers,
                                   prompt where no call waits for another request of the mount, and on a mount
@@ -130,7 +130,7 @@ public final class Main {
         try {
             return options.withWorkers(Integer.parseInt(value));
         } catch (IllegalArgumentException e) {
-            throw new UsageException("--workers " + value + ": a number from 1 to 1024 is needed");
+            throw new UsageException("--workers " + value + ": a number from 0 to 1024 is needed");
         }
     }
 

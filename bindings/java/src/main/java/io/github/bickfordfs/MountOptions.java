@@ -10,20 +10,22 @@ import java.util.Objects;
  *     threads of io_uring then take several requests at a time while methods are quick; for {@link JavaFuse} also
  *     "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
  *     "no_permission_checks"
- * @param workers how many native threads serve requests; each is attached to the virtual machine once
+ * @param workers how many native threads serve requests, each attached to the virtual machine once, for as long as the
+ *     mount; zero for as many as the load asks for, 32 at most over /dev/fuse, of which one for each processor waits, but
+ *     two at least and ten at most ("preset=base" has one)
  * @param maxWrite bytes of data in one request, 4096 to 1048576, or zero for the most
  * @param virtualThreads whether each request has a virtual thread of its own; not for {@link JavaFuse}
  */
 public record MountOptions(String options, int workers, int maxWrite, boolean virtualThreads) {
-    /** One thread for each processor, but two at least; none is virtual. */
-    public static final MountOptions DEFAULT =
-            new MountOptions("", Math.clamp(Runtime.getRuntime().availableProcessors(), 2, 64), 0, false);
+    /** As many threads as the load asks for; none is virtual. */
+    public static final MountOptions DEFAULT = new MountOptions("", 0, 0, false);
 
     /** Checks the arguments. */
     public MountOptions {
         Objects.requireNonNull(options);
-        if (workers < 1 || workers > 1024) {
-            throw new IllegalArgumentException(workers + " threads; between 1 and 1024 are possible");
+        if (workers < 0 || workers > 1024) {
+            throw new IllegalArgumentException(
+                    workers + " threads; between 1 and 1024 are possible, and 0 for as many as the load asks for");
         }
         if (maxWrite != 0 && (maxWrite < 4096 || maxWrite > 1 << 20)) {
             throw new IllegalArgumentException(maxWrite + " bytes; between 4096 and 1048576 are possible");

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.bickfordfs.examples.NullFs;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
@@ -19,8 +18,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.FutureTask;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -35,55 +32,16 @@ class VirtualThreadsTest {
         return MountOptions.DEFAULT.withWorkers(2).plus("transport=" + transport).withVirtualThreads();
     }
 
-    private static <T> FutureTask<T> start(java.util.concurrent.Callable<T> call) {
-        FutureTask<T> task = new FutureTask<>(call);
-        Thread thread = new Thread(task);
-        thread.setDaemon(true);
-        thread.start();
-        return task;
-    }
-
-    /** Numbered files, each read of which waits for a read of each other. */
-    private static final class AllAtOnce implements PathFileSystem {
-        final CountDownLatch inside = new CountDownLatch(CALLERS);
-
-        @Override
-        public Attr getattr(String path) {
-            return path.equals("/") ? Attr.directory(0, 0755) : Attr.file(0, 0444, path.length());
-        }
-
-        @Override
-        public int read(String path, long handle, MemorySegment into, long offset) throws IOException {
-            inside.countDown();
-            try {
-                if (!inside.await(Place.DEADLINE_SECONDS, TimeUnit.SECONDS)) {
-                    throw new IOException(inside.getCount() + " reads did not come");
-                }
-            } catch (InterruptedException e) {
-                throw new FuseException(Errno.EINTR);
-            }
-            assertTrue(Thread.currentThread().isVirtual());
-            byte[] bytes = path.getBytes();
-            MemorySegment.copy(bytes, 0, into, ValueLayout.JAVA_BYTE, 0, bytes.length);
-            return bytes.length;
-        }
-    }
-
     @ParameterizedTest
     @ValueSource(strings = {"dev", "uring"})
     void methodsThatWaitKeepNobodyElse(String transport) throws Exception {
         Transports.require(transport);
+        AllAtOnce fs = new AllAtOnce(CALLERS);
         try (Place place = new Place();
-                Mount _ = Mount.paths(new AllAtOnce(), place.mountpoint, options(transport))) {
-            List<FutureTask<String>> texts = new ArrayList<>();
-            for (int i = 0; i < CALLERS; i++) {
-                Path file = place.mountpoint.resolve("file" + i);
-                texts.add(start(() -> Files.readString(file)));
-            }
-            for (int i = 0; i < CALLERS; i++) {
-                assertEquals("/file" + i, texts.get(i).get());
-            }
+                Mount _ = Mount.paths(fs, place.mountpoint, options(transport))) {
+            fs.readAll(place.mountpoint);
         }
+        assertTrue(fs.virtual.get());
     }
 
     /** One file, and what is thrown in its place. */
@@ -171,7 +129,7 @@ class VirtualThreadsTest {
                 view.set(into);
                 boolean isFirst = request.offset() == 0;
                 Deferred owed = request.defer();
-                start(() -> {
+                AllAtOnce.start(() -> {
                     owed.buffer().fill((byte) 'x');
                     owed.complete(isFirst ? 4 : 0);
                     return null;
@@ -215,7 +173,7 @@ class VirtualThreadsTest {
 
         try (Place place = new Place();
                 Mount mount = Mount.inodes(new Slow(), place.mountpoint, options("dev"))) {
-            var text = start(() -> Files.readString(place.mountpoint.resolve("file")));
+            var text = AllAtOnce.start(() -> Files.readString(place.mountpoint.resolve("file")));
             inside.await();
             // The mount is busy, but its connection is aborted.
             Place.outputOf(List.of("umount", "-f", place.mountpoint.toString()));
