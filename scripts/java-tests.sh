@@ -4,6 +4,7 @@
 #
 # Maven downloads from Maven Central what it has not got yet. When that fails, which says nothing about
 # the change that is tested, it is tried again, and then this fails with another status than a test.
+# Without arguments bindings/java/bench is compiled, too, so that what measures goes along with what it measures.
 #
 # Exit status: 0 passed, or left out as said above; 1 a test or the build failed; 3 not downloaded.
 set -eu
@@ -70,6 +71,8 @@ fi
 command -v mvn >/dev/null || skip "no Maven (mvn) on PATH"
 
 cd "$root"
+bench=
+[ $# -gt 0 ] || bench=yes
 case " $* " in
 *" -Dbickford.native="*) ;;
 *)
@@ -91,32 +94,46 @@ fi
 export PATH="$root/.prerequisites/bin:$PATH"
 cd bindings/java
 echo "java tests: $("$jdk/bin/java" -version 2>&1 | head -n 1), $jdk"
-status=0
-# What is there already needs no network.
-maven --offline "$@" || status=$?
-attempt=1
-while [ "$status" -ne 0 ] && not_downloaded; do
-	if [ "$attempt" -gt "$downloads" ]; then
-		grep '^\[ERROR\]' "$log" >&2 || cat "$log" >&2
-		notice <<-TEXT
-			THE JAVA TESTS WERE NOT RUN: Maven could not download what they need, in
-			$downloads attempts. The tests themselves have not failed. See the lines above;
-			check that https://repo.maven.apache.org can be reached, or name a mirror
-			in ~/.m2/settings.xml. Then run scripts/java-tests.sh again.
-		TEXT
-		exit 3
-	fi
-	echo "java tests: downloading from Maven's repositories, attempt $attempt of $downloads"
-	[ "$attempt" -eq 1 ] || sleep $((attempt * 5))
-	attempt=$((attempt + 1))
+# attempted NAME MAVEN-ARGUMENT ...: downloads what is missing, as often as it takes. Exit status as above.
+attempted() {
+	what=$1
+	shift
 	status=0
-	maven --update-snapshots "$@" || status=$?
-done
-if [ "$status" -ne 0 ]; then
+	# What is there already needs no network.
+	maven --offline "$@" || status=$?
+	attempt=1
+	while [ "$status" -ne 0 ] && not_downloaded; do
+		if [ "$attempt" -gt "$downloads" ]; then
+			grep '^\[ERROR\]' "$log" >&2 || cat "$log" >&2
+			return 3
+		fi
+		echo "java tests: downloading for $what from Maven's repositories, attempt $attempt of $downloads"
+		[ "$attempt" -eq 1 ] || sleep $((attempt * 5))
+		attempt=$((attempt + 1))
+		status=0
+		maven --update-snapshots "$@" || status=$?
+	done
+	[ "$status" -ne 0 ] || return 0
 	cat "$log" >&2
-	echo "java tests: FAILED" >&2
-	exit 1
-fi
+	echo "java tests: $what FAILED" >&2
+	return 1
+}
+
+status=0
+attempted 'the tests' "$@" || status=$?
+case $status in
+0) ;;
+3)
+	notice <<-TEXT
+		THE JAVA TESTS WERE NOT RUN: Maven could not download what they need, in
+		$downloads attempts. The tests themselves have not failed. See the lines above;
+		check that https://repo.maven.apache.org can be reached, or name a mirror
+		in ~/.m2/settings.xml. Then run scripts/java-tests.sh again.
+	TEXT
+	exit 3
+	;;
+*) exit 1 ;;
+esac
 summary=$(grep -E '^(\[[A-Z]*\] )?Tests run:.*[0-9]$' "$log" | tail -n 1 | sed 's/.*Tests run/run/')
 [ -z "$summary" ] || echo "java tests: $summary"
 case $summary in
@@ -127,4 +144,18 @@ case $summary in
 		$(grep -h -o 'TestAbortedException: .*' target/surefire-reports/*.xml | sort | uniq -c)
 	TEXT
 	;;
+esac
+[ "$bench" ] || exit 0
+"$jdk/bin/jar" --create --file target/for-bench.jar -C target/classes .
+status=0
+attempted 'what measures' --file bench/pom.xml -Dbickford.classes="$PWD/target/for-bench.jar" compile || status=$?
+case $status in
+0) echo "java tests: bindings/java/bench compiles" ;;
+3)
+	notice <<-TEXT
+		BINDINGS/JAVA/BENCH WAS NOT COMPILED: Maven could not download the libraries that it
+		measures. See the lines above. The tests have passed without it.
+	TEXT
+	;;
+*) exit 1 ;;
 esac

@@ -103,7 +103,7 @@ public class Crossing {
         arena = Arena.ofConfined();
         calls = Bridge.add(new JavaFuseTarget(new Calls(), Configuration.DEFAULT));
         copying = Bridge.add(new JavaFuseTarget(new Calls(), Configuration.DEFAULT.withData(DataMode.COPIED)));
-        inodes = Bridge.add(new InodeTarget(new Inodes()));
+        inodes = Bridge.add(new InodeTarget(new Inodes(), "crossing", false));
         lookup = request(LOOKUP);
         getattr = request(GETATTR);
         write = request(WRITE);
