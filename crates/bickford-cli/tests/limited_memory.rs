@@ -97,6 +97,8 @@ fn a_limit_that_cannot_be_set_is_warned_of() {
     }
     let read_only = MountFlags::RDONLY | MountFlags::BIND;
     rustix::mount::mount_remount("/sys", read_only, c"").unwrap();
+    let advance = doctor(Some(&limit));
+    assert!(advance.contains("Read-only file system"), "{advance}");
     let output = mount(&place, "opt", Some(&limit));
     assert!(output.status.success(), "{output:?}");
     let (said, share) = (stderr(&output), (limit.bytes / 8).to_string());
@@ -109,16 +111,18 @@ fn a_limit_that_cannot_be_set_is_warned_of() {
     }
 }
 
+/// What the doctor says of unwritten data.
+fn doctor(limit: Option<&MemoryLimit>) -> String {
+    let output = bickford_in(limit, &[OsStr::new("doctor")]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with("unwritten data"));
+    line.unwrap().to_owned()
+}
+
 #[test]
 fn the_doctor_tells_of_it() {
     let Some(limit) = least_limit() else { return };
-    let doctor = |limit| {
-        let output = bickford_in(limit, &[OsStr::new("doctor")]);
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find(|line| line.starts_with("unwritten data"));
-        line.unwrap().to_owned()
-    };
-    let share = format!("{} bytes", limit.bytes / 8);
+    let share = format!("{} bytes of a write-back cache at most", limit.bytes / 8);
     let limited = doctor(Some(&limit));
     assert!(limited.contains(&share), "{limited}");
     let free = doctor(None);

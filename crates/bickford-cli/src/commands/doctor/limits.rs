@@ -1,5 +1,8 @@
 //! Limits of this process and of the system that a FUSE server meets.
 
+use std::{fs, io};
+
+use rustix::fs::{Access, AtFlags, CWD};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 
@@ -19,21 +22,34 @@ pub(super) fn look() -> Vec<Finding> {
 }
 
 /// How much of a write-back cache may be dirty; set in `max_bytes` of the mount's backing device (since
-/// Linux 6.2).
+/// Linux 6.2), which those of other devices stand for here.
 fn unwritten() -> Finding {
     const NAME: &str = "unwritten data";
     let Some(share) = bickford::session::write_back_share() else {
         return Finding::works(NAME, "no memory limit of a cgroup: the kernel's own limit");
     };
-    let text =
-        format!("memory is limited by a cgroup: {share} bytes of a write-back cache at most");
-    if capable(CapabilitySet::DAC_OVERRIDE) {
+    let limited = "memory is limited by a cgroup";
+    let Err(error) = max_bytes_can_be_set() else {
+        let text = format!("{limited}: {share} bytes of a write-back cache at most");
         return Finding::works(NAME, text);
-    }
-    Finding::new(NAME, Status::Limited, format!("{text}, if root mounts")).advise(
-        "writing is slow where unwritten data fill the limit: mount as root, without a write-back cache \
-         (--preset base), or with a higher limit",
+    };
+    let text = format!(
+        "{limited}, and a write-back cache cannot be kept to {share} bytes of it: \
+         /sys/class/bdi/*/max_bytes: {error}"
+    );
+    Finding::new(NAME, Status::Limited, text).advise(
+        "writing is slow where unwritten data fill the limit: mount as root with /sys writable, without a \
+         write-back cache (--preset base), or with a higher limit",
     )
+}
+
+fn max_bytes_can_be_set() -> io::Result<()> {
+    let device = fs::read_dir("/sys/class/bdi")?
+        .next()
+        .ok_or(io::ErrorKind::NotFound)??;
+    let file = device.path().join("max_bytes");
+    rustix::fs::accessat(CWD, &file, Access::WRITE_OK, AtFlags::EACCESS)?;
+    Ok(())
 }
 
 fn low_latency() -> Finding {

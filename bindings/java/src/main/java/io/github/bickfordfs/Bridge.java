@@ -12,8 +12,8 @@ import java.util.Arrays;
 /**
  * The functions that native threads call. They are made once and live for ever; a number tells the mount.
  *
- * <p>A native thread is attached to the virtual machine by its first call and detached when it ends; sessions keep
- * their threads.
+ * <p>A native thread is attached to the virtual machine by its first call and detached when it ends; sessions
+ * keep those that wait for requests, and let go those that many requests at once had started.
  */
 final class Bridge {
     private static final MethodHandles.Lookup LOOKUP = MethodHandles.lookup();

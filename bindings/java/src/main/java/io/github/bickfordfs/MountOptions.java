@@ -10,9 +10,10 @@ import java.util.Objects;
  *     threads of io_uring then take several requests at a time while methods are quick; for {@link JavaFuse} also
  *     "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
  *     "no_permission_checks"
- * @param workers how many native threads serve requests, each attached to the virtual machine once, for as long as the
- *     mount; zero for as many as the load asks for, 32 at most over /dev/fuse, of which one for each processor waits, but
- *     two at least and ten at most ("preset=base" has one)
+ * @param workers how many native threads serve requests over /dev/fuse, for as long as the mount, and over io_uring how
+ *     many at most for each processor (2 to 16); zero for as many as the load asks for: 32 at most over /dev/fuse, of which
+ *     one for each processor waits, but two at least and ten at most ("preset=base" has one), and 16 for each processor
+ *     over io_uring
  * @param maxWrite bytes of data in one request, 4096 to 1048576, or zero for the most
  * @param virtualThreads whether each request has a virtual thread of its own; not for {@link JavaFuse}
  */
