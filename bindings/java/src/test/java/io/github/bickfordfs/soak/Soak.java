@@ -34,6 +34,8 @@ public final class Soak {
     /** The compiler's and the allocator's own movements; a leak of a byte for a request is more. */
     private static final long NATIVE_MEMORY_SLACK = 16 << 20;
     private static final long RESIDENT_SLACK = 48 << 20;
+    /** To each mount, before anything is counted: some for each thread that may be too many. */
+    private static final int CALM_REQUESTS = 150;
 
     private final Path directory;
     private final String transport;
@@ -42,6 +44,7 @@ public final class Soak {
     private final List<Load> loads = new ArrayList<>();
     private final Map<String, Mount> mounts = new LinkedHashMap<>();
     private volatile long remounts;
+    private long calmed;
     private volatile Throwable failure;
 
     private Soak(Path directory, String transport) {
@@ -164,6 +167,7 @@ public final class Soak {
                 Thread.sleep(100);
             }
             gate.shut();
+            calm();
             long requests = loads.stream().mapToLong(Load::operations).sum();
             Sample sample = Sample.now();
             System.out.printf("soak: %4d s  %9d operations  %4d remounts  %s%n",
@@ -173,6 +177,17 @@ public final class Soak {
                 Sample.baseline();
             }
             gate.open();
+        }
+    }
+
+    /** Threads that the load had started end when single requests find that they are too many. */
+    private void calm() throws InterruptedException {
+        for (int i = 0; i < CALM_REQUESTS; i++) {
+            for (String name : mounts.keySet()) {
+                Files.exists(directory.resolve(name).resolve("nothing-" + calmed));
+            }
+            calmed++;
+            Thread.sleep(10);
         }
     }
 
