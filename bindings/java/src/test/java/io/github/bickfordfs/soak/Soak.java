@@ -78,6 +78,10 @@ public final class Soak {
     private void javaFuse(String name, DataMode mode, String preset) throws IOException {
         Path source = made(name + "-source");
         MountOptions options = MountOptions.DEFAULT.withOptions("preset=" + preset + ",transport=" + transport);
+        if (preset.equals("base")) {
+            // One thread, as it has by itself, cannot serve over io_uring.
+            options = options.withWorkers(2);
+        }
         mounts.put(name, Mount.javaFuse(new NullFs(), source, made(name), Configuration.DEFAULT.withData(mode), options));
     }
 
