@@ -112,7 +112,8 @@ public final class RoundTrip {
         Path source = Files.createDirectory(directory.resolve(name + "-source"));
         Path mountpoint = Files.createDirectory(directory.resolve(name));
         Path log = out.resolveSibling(out.getFileName() + "." + name + ".log");
-        Process process = new ProcessBuilder("sh", "-c",
+        // In a session of its own, as one in the background: the scheduler treats those of one session otherwise.
+        Process process = new ProcessBuilder("setsid", "sh", "-c",
                 command.replace("{src}", source.toString()).replace("{mnt}", mountpoint.toString()))
                 .redirectErrorStream(true)
                 .redirectOutput(log.toFile())
