@@ -6,7 +6,7 @@ for r in 0 1 2 3 4 5; do for w in old hyb; do
  sleep .3
  for c in 1 2 4 8 32; do echo "$r $w lookup $c $(./lookups mnt 100000 $c)"; done
  for c in 1 8; do echo "$r $w mkrm $c $(./mkdirs mnt/d 20000 $c)"; done
- rm -rf mnt/pm; mkdir mnt/pm; 
+ rm -rf mnt/pm; mkdir mnt/pm;
  s=$(date +%s.%N); (cd mnt/pm; printf 'set size 1024 16384\nset number 2000\nset transactions 15000\nset seed 42\nrun\nquit\n' | postmark >/dev/null); e=$(date +%s.%N)
  echo "$r $w postmark 1 $(echo "$e - $s" | bc)"
  ./bickford-$w unmount mnt || umount -l mnt
