@@ -70,6 +70,7 @@ final class Bridge {
             Call call = CALLS.get();
             Target target = targets[(int) user];
             call.begin(request, answer, reply, target);
+            call.beginWithout();
             try {
                 return target.dispatch(operation(request), call);
             } finally {

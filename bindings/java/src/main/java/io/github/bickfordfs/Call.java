@@ -6,10 +6,12 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.ArrayList;
 
 /**
  * One operation around which a {@link JavaFuse} is called: its parameters, to be changed before the system call, and its
- * result and answer, to be changed after it, or to be given in its place.
+ * result and answer, to be changed after it, or to be given in its place. Changing a parameter in a post-call is an
+ * {@link IllegalStateException}: the system call has been made.
  */
 public final class Call extends Request {
     private static final byte[] NO_BYTES = {};
@@ -17,17 +19,28 @@ public final class Call extends Request {
     private final Scratch names = new Scratch();
     private final Scratch otherNames = new Scratch();
     private final Scratch datas = new Scratch();
+    private final Scratch answers = new Scratch();
     private byte[] array = NO_BYTES;
     private int arrayLength;
     private int result;
     private boolean answered;
+    private boolean before;
 
-    /** Memory that stays until this thread needs more. */
+    /** Memory that stays at least until the next call of this thread. */
     private static final class Scratch {
         private MemorySegment memory = MemorySegment.NULL;
+        /** What was too small: views of it may be in use. */
+        private final ArrayList<MemorySegment> outgrown = new ArrayList<>(0);
+
+        void begin() {
+            if (!outgrown.isEmpty()) {
+                outgrown.clear();
+            }
+        }
 
         MemorySegment of(long length) {
             if (memory.byteSize() < length) {
+                outgrown.add(memory);
                 memory = Arena.ofAuto().allocate(Math.max(256, Long.highestOneBit(length) * 2), 8);
             }
             return memory.asSlice(0, length);
@@ -36,7 +49,27 @@ public final class Call extends Request {
 
     Call() {}
 
-    void beginCall(int result) {
+    /** A pre-call, whose parameters may be changed. */
+    void beginBefore() {
+        beginCall(0, true);
+    }
+
+    /** A request that is answered here: there is no system call whose parameters could be changed. */
+    void beginWithout() {
+        before = false;
+    }
+
+    /** A post-call. */
+    void beginAfter(int result) {
+        beginCall(result, false);
+    }
+
+    private void beginCall(int result, boolean before) {
+        names.begin();
+        otherNames.begin();
+        datas.begin();
+        answers.begin();
+        this.before = before;
         this.result = result;
         this.answered = false;
         this.arrayLength = 0;
@@ -44,6 +77,16 @@ public final class Call extends Request {
 
     boolean isAnswered() {
         return answered;
+    }
+
+    /** The address of a parameter that is to be changed. */
+    private long parameter(int field) {
+        long at = at(field);
+        if (!before) {
+            throw new IllegalStateException("the system call has been made: parameters are changed in a pre-call,"
+                    + " the result and the answer in a post-call");
+        }
+        return at;
     }
 
     /** Copies bytes into the array. */
@@ -57,42 +100,42 @@ public final class Call extends Request {
 
     /** Changes the inode or directory. */
     public void node(long node) {
-        Layout.putLong(at(Req.NODE), node);
+        Layout.putLong(parameter(Req.NODE), node);
     }
 
     /** Changes the open file. */
     public void handle(long handle) {
-        Layout.putLong(at(Req.HANDLE), handle);
+        Layout.putLong(parameter(Req.HANDLE), handle);
     }
 
     /** Changes the offset. */
     public void offset(long offset) {
-        Layout.putLong(at(Req.OFFSET), offset);
+        Layout.putLong(parameter(Req.OFFSET), offset);
     }
 
     /** Changes the size. */
     public void size(long size) {
-        Layout.putLong(at(Req.SIZE), size);
+        Layout.putLong(parameter(Req.SIZE), size);
     }
 
     /** Changes the other directory or file. */
     public void otherNode(long node) {
-        Layout.putLong(at(Req.NODE2), node);
+        Layout.putLong(parameter(Req.NODE2), node);
     }
 
     /** Changes the flags. */
     public void flags(int flags) {
-        Layout.putInt(at(Req.FLAGS), flags);
+        Layout.putInt(parameter(Req.FLAGS), flags);
     }
 
     /** Changes type and permissions. */
     public void mode(int mode) {
-        Layout.putInt(at(Req.MODE), mode);
+        Layout.putInt(parameter(Req.MODE), mode);
     }
 
     /** Changes the umask. */
     public void umask(int umask) {
-        Layout.putInt(at(Req.UMASK), umask);
+        Layout.putInt(parameter(Req.UMASK), umask);
     }
 
     /** Changes the name. */
@@ -116,21 +159,23 @@ public final class Call extends Request {
     }
 
     private void put(Scratch scratch, byte[] bytes, int field) {
+        long at = parameter(field);
         MemorySegment memory = scratch.of(Math.max(1, bytes.length));
         Layout.copyIn(bytes, bytes.length, memory.address());
-        Layout.putLong(at(field), memory.address());
-        Layout.putLong(at(field + 8), bytes.length);
+        Layout.putLong(at, memory.address());
+        Layout.putLong(at + 8, bytes.length);
     }
 
     /**
-     * Puts other data in place of those that are written.
+     * In a pre-call: puts other data in place of those that are written.
      *
      * @param length how many bytes
      * @return memory for them, to be filled before the call returns
      */
     public MemorySegment replaceData(long length) {
+        long at = parameter(Req.DATA);
         MemorySegment memory = datas.of(Math.max(1, length));
-        Layout.putLong(at(Req.DATA), memory.address());
+        Layout.putLong(at, memory.address());
         Layout.putLong(at(Req.DATA_LENGTH), length);
         return memory.asSlice(0, length);
     }
@@ -147,7 +192,10 @@ public final class Call extends Request {
         return arrayLength;
     }
 
-    /** With {@link DataMode#COPIED}: says that {@link #array} was changed, so that it is copied back. */
+    /**
+     * With {@link DataMode#COPIED}: says that {@link #array} was changed, so that it is copied back: what is written in the
+     * pre-call, what was read in the post-call.
+     */
     public void arrayChanged() {
         if (operation() == Operation.READ) {
             answerData(array, arrayLength);
@@ -276,7 +324,7 @@ public final class Call extends Request {
     private void answerData(byte[] bytes, int length) {
         long at = answer();
         if (length > Layout.getLong(at + Ans.DATA_CAPACITY)) {
-            Layout.putLong(at + Ans.DATA, datas.of(length).address());
+            Layout.putLong(at + Ans.DATA, answers.of(length).address());
         }
         Layout.copyIn(bytes, length, Layout.getLong(at + Ans.DATA));
         Layout.putLong(at + Ans.DATA_LENGTH, length);

@@ -37,7 +37,7 @@ final class JavaFuseTarget extends Target {
 
     @Override
     int pre(int operation, Call call) throws IOException {
-        call.beginCall(0);
+        call.beginBefore();
         if (copies && operation == WRITE) {
             call.fillArray(Layout.getLong(call.at(Req.DATA)), Layout.getLong(call.at(Req.DATA_LENGTH)));
         }
@@ -47,7 +47,7 @@ final class JavaFuseTarget extends Target {
 
     @Override
     int post(int operation, Call call, int result) throws IOException {
-        call.beginCall(result);
+        call.beginAfter(result);
         if (copies && operation == WRITE) {
             call.fillArray(Layout.getLong(call.at(Req.DATA)), Layout.getLong(call.at(Req.DATA_LENGTH)));
         } else if (copies && operation == READ && result == 0) {

@@ -249,6 +249,54 @@ class JavaFuseTest {
     }
 
     @Test
+    void parametersAreFixedOnceTheSystemCallWasMade() throws Exception {
+        ConcurrentLinkedQueue<String> refused = new ConcurrentLinkedQueue<>();
+
+        class Late extends JavaFuse {
+            @Override
+            protected void postMkdir(Call call) {
+                refuse("node", () -> call.node(1));
+                refuse("mode", () -> call.mode(0));
+                refuse("name", () -> call.name("other"));
+                refuse("data", () -> call.replaceData(1));
+                assertEquals("directory", call.name());
+            }
+
+            private void refuse(String what, Runnable change) {
+                try {
+                    change.run();
+                } catch (IllegalStateException e) {
+                    refused.add(what);
+                }
+            }
+        }
+
+        try (Place place = new Place(); Mount _ = mount(new Late(), place, Configuration.DEFAULT)) {
+            Files.createDirectory(place.mountpoint.resolve("directory"));
+            assertEquals("[node, mode, name, data]", refused.toString());
+        }
+    }
+
+    @Test
+    void anAnswerDoesNotTouchTheDataThatAreWritten() throws Exception {
+        class Both extends JavaFuse {
+            @Override
+            protected void preWrite(Call call) {
+                call.replaceData(call.size()).fill((byte) 'r');
+                // Larger than what was replaced, too: memory for the data must stay.
+                call.answerData(new byte[64]);
+                call.answerData(new byte[1 << 20]);
+                System.gc();
+            }
+        }
+
+        try (Place place = new Place(); Mount _ = mount(new Both(), place, Configuration.DEFAULT)) {
+            Files.writeString(place.mountpoint.resolve("file"), "w".repeat(200));
+            assertEquals("r".repeat(200), Files.readString(place.source.resolve("file")));
+        }
+    }
+
+    @Test
     void anExceptionIsAnErrorAndTheMountGoesOn() throws Exception {
         class Failing extends JavaFuse {
             @Override
