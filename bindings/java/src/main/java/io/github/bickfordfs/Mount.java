@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * A mounted file system. {@link #close} unmounts it; so does the end of the virtual machine, unless that is killed: then
@@ -43,7 +44,9 @@ public final class Mount implements AutoCloseable {
     private final int number;
     private final long session;
     private final Thread guard;
-    private boolean closed;
+    /** One at a time closes; the others wait for it. */
+    private final ReentrantLock closing = new ReentrantLock();
+    private volatile boolean closed;
 
     /** Starts a session for the number of a target. */
     interface Starter {
@@ -175,27 +178,32 @@ public final class Mount implements AutoCloseable {
     }
 
     /**
-     * Unmounts, and waits until every call has returned. Where the mount is in use, its users get errors.
+     * Unmounts, and waits until every call has returned. Where the mount is in use, its users get errors. Once it is closed,
+     * closing it again does nothing.
      *
-     * @throws IOException when it cannot be unmounted, or calls do not return
+     * @throws IOException when it cannot be unmounted, and stays as it was; or when calls do not return, or it is in use and
+     *     may not be taken from its users. It may be closed again.
      */
     @Override
     public void close() throws IOException {
-        synchronized (this) {
+        closing.lock();
+        try {
             if (closed) {
                 return;
             }
+            unmountForClose();
+            if (!Native.await(session, CLOSE_MILLISECONDS)) {
+                // Its number stays taken: calls still use it.
+                throw new IOException("close " + mountpoint + ": calls of the file system do not return, or it is still in use");
+            }
+            Native.close(session);
             closed = true;
+            LIVE.remove(this);
+            LockSupport.unpark(guard);
+            Bridge.remove(number);
+        } finally {
+            closing.unlock();
         }
-        LIVE.remove(this);
-        LockSupport.unpark(guard);
-        unmountForClose();
-        if (!Native.await(session, CLOSE_MILLISECONDS)) {
-            // Its number stays taken: calls still use it.
-            throw new IOException("close " + mountpoint + ": calls of the file system do not return");
-        }
-        Native.close(session);
-        Bridge.remove(number);
     }
 
     /** Unmounts; when it stays busy, by force. */
@@ -208,7 +216,7 @@ public final class Mount implements AutoCloseable {
             } catch (IOException e) {
                 if (System.nanoTime() >= end) {
                     LOG.log(System.Logger.Level.WARNING, "unmounting by force: {0}", e.getMessage());
-                    Native.unmount(session, Native.UNMOUNT_FORCE);
+                    unmountByForce();
                     return;
                 }
             }
@@ -217,9 +225,24 @@ public final class Mount implements AutoCloseable {
         }
     }
 
+    /** Aborts the connection and unmounts; where it may not be aborted, it goes when its users end. */
+    private void unmountByForce() throws IOException {
+        try {
+            Native.unmount(session, Native.UNMOUNT_FORCE);
+        } catch (IOException e) {
+            try {
+                Native.unmount(session, Native.UNMOUNT_LAZY);
+            } catch (IOException lazily) {
+                e.addSuppressed(lazily);
+                throw e;
+            }
+            LOG.log(System.Logger.Level.WARNING, "unmounted lazily: {0}", e.getMessage());
+        }
+    }
+
     /** Unmounts when the virtual machine is in no state to go on. */
     private void guard() {
-        while (!isClosed()) {
+        while (!closed) {
             if (target.isFatal()) {
                 try {
                     Native.unmount(session, Native.UNMOUNT_LAZY);
@@ -233,10 +256,6 @@ public final class Mount implements AutoCloseable {
         }
     }
 
-    private synchronized boolean isClosed() {
-        return closed;
-    }
-
     private static void unmountAll() {
         long end = System.nanoTime() + START_MILLISECONDS * 1_000_000;
         while (STARTING.get() > 0 && System.nanoTime() < end) {
@@ -247,7 +266,9 @@ public final class Mount implements AutoCloseable {
                 Native.unmount(mount.session, Native.UNMOUNT_LAZY);
                 Native.await(mount.session, EXIT_MILLISECONDS);
             } catch (IOException | RuntimeException e) {
-                System.err.println("unmount " + mount.mountpoint + ": " + e.getMessage());
+                if (!mount.closed) {
+                    System.err.println("unmount " + mount.mountpoint + ": " + e.getMessage());
+                }
             }
         }
     }

@@ -1,0 +1,38 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.bickfordfs.examples.Hello;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+
+class MountTest {
+    @Test
+    void aMountThatCouldNotBeClosedIsClosedLater() throws Exception {
+        try (Place place = new Place(); Mount mount = Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT)) {
+            Place.command("mount", "-t", "tmpfs", "cover", place.mountpoint.toString());
+            String message;
+            try {
+                message = assertThrows(IOException.class, mount::close).getMessage();
+            } finally {
+                Place.command("umount", place.mountpoint.toString());
+            }
+            assertTrue(message.contains("covered by another mount"), message);
+            assertEquals("[hello]", listed(place.mountpoint), "it is served as before");
+            mount.close();
+            assertFalse(place.isMounted());
+            mount.close();
+        }
+    }
+
+    private static String listed(Path directory) throws IOException {
+        try (var entries = Files.list(directory)) {
+            return entries.map(entry -> entry.getFileName().toString()).toList().toString();
+        }
+    }
+}
