@@ -96,7 +96,66 @@ fn events_are_streamed_to_one_reader() {
             break refusal;
         }
     };
-    assert!(refusal.to_string().contains("already"), "{refusal}");
+    assert!(
+        refusal.to_string().starts_with("another program"),
+        "{refusal}"
+    );
+    // Who comes just after the first has gone is served.
+    drop(reader);
+    let mut next = EventReader::connect(&path).unwrap();
+    for _ in 0..20 {
+        kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+        if next.next_event().unwrap().is_some() {
+            return;
+        }
+    }
+    panic!("no event came");
+}
+
+#[test]
+fn a_daemon_that_only_says_what_it_lost_holds_nobody_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let daemon = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let line = format!("{{\"dropped\":{}}}\n", u64::MAX).repeat(1_000);
+        // Until the reader has gone.
+        while std::io::Write::write_all(&mut stream, line.as_bytes()).is_ok() {}
+    });
+    let mut reader = EventReader::connect(&path).unwrap();
+    for _ in 0..3 {
+        assert_eq!(reader.next_event().unwrap().map(|event| event.unique), None);
+    }
+    assert_eq!(reader.dropped, u64::MAX);
+    drop(reader);
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_client_that_never_ends_its_line_does_not_keep_the_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let mut kernel = Kernel::new(Slow::default());
+    kernel.init().unwrap();
+    let server = std::sync::Arc::clone(kernel.server());
+    let control = Control::serve(&path, server, "memory".into()).unwrap();
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let (over, ended) = std::sync::mpsc::channel::<()>();
+    let trickle = std::thread::spawn(move || {
+        while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let _ = std::io::Write::write_all(&mut client, b"s");
+            std::thread::sleep(Duration::from_millis(400));
+        }
+    });
+    // It is being served by then.
+    std::thread::sleep(Duration::from_millis(300));
+    let begin = std::time::Instant::now();
+    drop(control);
+    let took = begin.elapsed();
+    drop(over);
+    trickle.join().unwrap();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[test]

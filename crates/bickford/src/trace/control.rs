@@ -60,6 +60,11 @@ const CLIENTS_MAX: usize = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it wants, or to read what it gets.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// What a second reader of events is told.
+const TAKEN: &str =
+    "another program, such as a second 'bickford trace', reads the events of this session already";
+/// Bytes of a client's request at most.
+const REQUEST_MAX: usize = 64;
 /// More than any session says: another user's daemon is not trusted to come to an end.
 const SNAPSHOT_MAX: usize = 64 << 20;
 const EVENT_MAX: u64 = 4_096;
@@ -173,8 +178,15 @@ impl Service {
             };
             let _ = rustix::event::poll(&mut fds, Some(&pause));
             clients.retain(|client| !client.is_finished());
-            let Ok((stream, _)) = listener.accept() else {
-                continue;
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Without a free descriptor the client goes on waiting, and poll(2) would return at once.
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        thread::sleep(PAUSE);
+                    }
+                    continue;
+                }
             };
             if clients.len() >= CLIENTS_MAX {
                 tracing::warn!("more than {CLIENTS_MAX} clients of the control socket");
@@ -196,11 +208,8 @@ impl Service {
 
     fn answer(&self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut line = String::new();
-        BufReader::new((&stream).take(64)).read_line(&mut line)?;
-        match line.trim_end() {
+        match read_request(&stream)?.trim_end() {
             "snapshot" => {
                 let snapshot = Snapshot::of(&self.server, &self.transport);
                 write_line(&stream, &snapshot)
@@ -212,8 +221,13 @@ impl Service {
 
     fn stream_events(&self, stream: &UnixStream) -> io::Result<()> {
         let events = self.server.events();
-        if !events.enable() {
-            return write_line(stream, &"events are being read already");
+        // A reader that has just gone is noticed within a pause.
+        let end = Instant::now() + 5 * PAUSE;
+        while !events.enable() {
+            if self.ended() || Instant::now() > end {
+                return write_line(stream, &TAKEN);
+            }
+            thread::sleep(PAUSE / 10);
         }
         let result = self.pump(stream);
         events.disable();
@@ -236,6 +250,26 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// The line of a client, which has five seconds for all of it: the end of the session waits for its thread.
+fn read_request(mut stream: &UnixStream) -> io::Result<String> {
+    let end = Instant::now() + PATIENCE;
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < REQUEST_MAX && !line.ends_with(b"\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => line.extend(byte),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()> {
@@ -330,7 +364,7 @@ impl EventReader {
     }
 
     /// The next event; `Ok(None)` when none came for a tenth of a second, or what
-    /// [`Self::set_patience`] was given.
+    /// [`Self::set_patience`] was given, and where the session says that events were lost.
     ///
     /// # Errors
     /// When the session has ended, or somebody else reads its events.
@@ -350,8 +384,17 @@ impl EventReader {
                 return Ok(Some(event));
             }
             match serde_json::from_str::<Dropped>(&line) {
-                Ok(lost) => self.dropped += lost.dropped,
-                Err(_) => return Err(io::Error::other(line.trim().to_owned())),
+                // Whoever calls has limits of its own to look at; a daemon is not trusted to come to an end.
+                Ok(lost) => {
+                    self.dropped = self.dropped.saturating_add(lost.dropped);
+                    return Ok(None);
+                }
+                Err(_) => {
+                    let refusal = serde_json::from_str(&line);
+                    return Err(io::Error::other(
+                        refusal.unwrap_or_else(|_| line.trim().to_owned()),
+                    ));
+                }
             }
         }
     }
