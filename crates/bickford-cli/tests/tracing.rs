@@ -388,6 +388,27 @@ fn a_hangup_is_ignored_where_it_was() {
 }
 
 #[test]
+fn tracing_ends_with_what_is_traced() {
+    let Some(place) = place() else { return };
+    for (killed, said) in [(false, "has been unmounted"), (true, "has ended")] {
+        let running = place.mount_in_foreground(&[]);
+        let trace = Trace::start(&place, &[]);
+        if killed {
+            kill_process(running.pid(), Signal::KILL).unwrap();
+        } else {
+            place.unmount(&place.mountpoint());
+        }
+        let output = trace.running.output();
+        let log = fs::read_to_string(&trace.log).unwrap();
+        assert!(output.status.success() && log.contains(said), "{log}");
+        running.output();
+        if killed {
+            place.unmount(&place.mountpoint());
+        }
+    }
+}
+
+#[test]
 fn of_a_stopped_daemon_the_number_of_requests_is_told() {
     let Some(place) = place() else { return };
     let running = place.mount_in_foreground(&[]);

@@ -75,8 +75,8 @@ fn table(report: &Report, histograms: bool) -> String {
     let _ = writeln!(
         text,
         "{} type {} connection {}: {} requests wait, background limit {}, congestion from {}",
-        report.mountpoint,
-        report.fs_type,
+        printable(&report.mountpoint),
+        printable(&report.fs_type),
         report.connection,
         known(report.waiting),
         known(report.max_background),
@@ -88,7 +88,8 @@ fn table(report: &Report, histograms: bool) -> String {
     if let Some(reason) = &report.session_error {
         let _ = writeln!(
             text,
-            "This is what the kernel tells: {reason}. 'bickford trace' shows requests."
+            "This is what the kernel tells: {reason}. 'bickford trace' shows requests, as root; where they fail with \
+             ENOTCONN no daemon is left, and 'bickford unmount' takes the mount away."
         );
     }
     match &report.session {
@@ -163,12 +164,21 @@ fn add_row(text: &mut String, row: &OpcodeRow, histograms: bool) {
     );
     if histograms {
         for (column, count) in handler.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let _ = writeln!(text, "    {:>14} ns and more: {count}", 1u64 << column);
+            let _ = writeln!(text, "    {:>14} ns and more: {count}", start_ns(column));
         }
     }
 }
 
-/// The upper bound in microseconds of the column that holds a quantile.
+/// Where a column begins. A daemon may send more of them than there are.
+fn start_ns(column: usize) -> u64 {
+    u32::try_from(column)
+        .ok()
+        .and_then(|column| 1u64.checked_shl(column))
+        .unwrap_or(u64::MAX)
+}
+
+/// The upper bound in microseconds of the column that holds a quantile; of the last, which has none, the
+/// lower bound.
 fn bound(histogram: &[u64], quantile: f64) -> String {
     let total: u64 = histogram.iter().sum();
     let wanted = (total as f64 * quantile).ceil() as u64;
@@ -176,7 +186,12 @@ fn bound(histogram: &[u64], quantile: f64) -> String {
     for (column, count) in histogram.iter().enumerate() {
         seen += count;
         if seen >= wanted && total > 0 {
-            return format!("{:.1}", (1u64 << (column + 1)) as f64 / 1e3);
+            let us = |ns: u64| ns as f64 / 1e3;
+            return if column + 1 < histogram.len() {
+                format!("{:.1}", us(start_ns(column + 1)))
+            } else {
+                format!(">{:.1}", us(start_ns(column)))
+            };
         }
     }
     "-".into()
@@ -195,5 +210,12 @@ mod tests {
         assert_eq!(bound(&histogram, 0.99), "2.0");
         assert_eq!(bound(&histogram, 1.0), "2097.2");
         assert_eq!(bound(&[], 0.5), "-");
+        // Everything from 2^31 ns on is in the last column.
+        histogram[31] = 900;
+        assert_eq!(bound(&histogram, 0.99), ">2147483.6");
+        assert_eq!(
+            bound(&[&[0; 99][..], &[1]].concat(), 0.5),
+            format!(">{:.1}", u64::MAX as f64 / 1e3)
+        );
     }
 }

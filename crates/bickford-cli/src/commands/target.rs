@@ -64,6 +64,14 @@ impl Target {
         }
     }
 
+    /// Whether it is in the list of mounts still; true where that cannot be read.
+    pub(crate) fn is_mounted(&self) -> bool {
+        MountEntry::all().map_or(true, |mounts| {
+            let mut here = mounts.iter().filter(|m| m.mountpoint == self.mountpoint);
+            here.any(|m| m.is_fuse() && connection_of(m.major, m.minor) == self.connection)
+        })
+    }
+
     /// Asks the daemon at its control socket, where one of ours serves the mount; or why there is no
     /// answer.
     pub(crate) fn ask<T>(&self, ask: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
@@ -100,7 +108,9 @@ impl Target {
 fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "no daemon of ours answers there: one that was killed left the socket".to_owned()
+            "nobody answers there: the daemon was killed, or an earlier one with this number was and this \
+             one is not ours or has its socket elsewhere"
+                .to_owned()
         }
         io::ErrorKind::UnexpectedEof => "the daemon hung up: it is ending, or has too many \
             clients; try again"

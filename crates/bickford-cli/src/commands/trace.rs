@@ -121,6 +121,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         left: arguments.count.unwrap_or(u64::MAX),
         first_sent: u64::MAX,
         expected: HashSet::new(),
+        ended: false,
+        looked: Instant::now(),
     };
     let traced = Printer::begin(arguments.format, io::stdout().lock()).and_then(|mut printer| {
         let duration = arguments.duration.map(Duration::from_secs);
@@ -177,6 +179,10 @@ struct Tracer {
     first_sent: u64,
     /// Requests from before that the daemon told of.
     expected: HashSet<u64>,
+    /// Whether the daemon of ours has ended.
+    ended: bool,
+    /// When the mount was last looked for.
+    looked: Instant,
 }
 
 /// Events of the daemon that wait for the kernel's line; the oldest are dropped.
@@ -185,6 +191,8 @@ const KNOWN_MAX: usize = 65_536;
 const JOIN_WAIT: Duration = Duration::from_millis(300);
 /// How long events are collected before the kernel's are looked at again: they may come without a pause.
 const COLLECT_MAX: Duration = Duration::from_millis(50);
+/// How often it is looked whether the mount is still there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const EVENT_WAIT: Duration = Duration::from_millis(1);
 /// How long the daemon may take to tell what it has, at the beginning and at the end.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
@@ -207,11 +215,30 @@ impl Tracer {
             self.read(Duration::from_millis(if idle { 100 } else { 10 }))?;
             self.collect();
             self.print_ended(ending, printer)?;
-            if ending {
+            if ending || self.has_gone() {
                 break;
             }
         }
         self.finish(printer)
+    }
+
+    /// Whether there is nothing left to trace; then it is said.
+    fn has_gone(&mut self) -> bool {
+        let looked = self.looked.elapsed() >= LOOK_AGAIN;
+        if !self.ended && !looked {
+            return false;
+        }
+        self.looked = Instant::now();
+        let mountpoint = self.target.mountpoint.display();
+        let mounted = self.target.is_mounted();
+        if !mounted {
+            note(&format!("{mountpoint} has been unmounted"));
+        } else if self.ended {
+            note(&format!(
+                "the daemon of {mountpoint} has ended: 'bickford unmount {mountpoint}' takes away what is left of the mount"
+            ));
+        }
+        !mounted || self.ended
     }
 
     fn read(&mut self, pause: Duration) -> io::Result<()> {
@@ -283,7 +310,11 @@ impl Tracer {
 
     /// Tells what has no answer.
     fn finish<W: Write>(&mut self, printer: &mut Printer<W>) -> io::Result<()> {
-        let received = self.ask_daemon(END_PATIENCE, None)?;
+        let received = if self.ended {
+            None
+        } else {
+            self.ask_daemon(END_PATIENCE, None)?
+        };
         self.collect();
         self.print_ended(true, printer)?;
         let open = self.tracepoints.open_requests();
@@ -368,7 +399,10 @@ impl Tracer {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    note(&format!("the daemon's own times end here: {error}"));
+                    self.ended = error.kind() == io::ErrorKind::UnexpectedEof;
+                    if !self.ended {
+                        note(&format!("the daemon's own times end here: {error}"));
+                    }
                     self.events = None;
                     return;
                 }
@@ -379,7 +413,7 @@ impl Tracer {
     fn report_lost(&self) {
         let events = self.events.as_ref().map_or(0, |events| events.dropped);
         let calls = self.calls.as_ref().map_or(0, SystemCalls::lost);
-        let lost = self.tracepoints.lost() + events + calls;
+        let lost = (self.tracepoints.lost() + calls).saturating_add(events);
         if lost > 0 {
             note(&format!(
                 "{lost} lines were lost: requests came faster than they were read"
