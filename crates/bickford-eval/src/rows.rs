@@ -228,6 +228,30 @@ impl Kind {
             Self::Bonnie { bytes, .. } | Self::BufferWrite { bytes, .. } => *bytes,
         }
     }
+
+    /// Files and directories of the largest state, for the inodes of the device.
+    #[must_use]
+    pub fn inodes(&self) -> u64 {
+        match self {
+            Self::Fio(spec) => spec.files,
+            Self::Wml { text, scale } => wml::parse(text, &BTreeMap::new()).map_or(0, |mut w| {
+                w.scale(*scale);
+                w.filesets
+                    .iter()
+                    // Each level of directories has at most half as many as the one below, and one.
+                    .map(|s| {
+                        let leaves = s.entries.div_ceil(s.dirwidth.max(1));
+                        s.entries.saturating_add(leaves.saturating_mul(2))
+                    })
+                    .fold(0, u64::saturating_add)
+            }),
+            Self::Postmark {
+                files,
+                transactions,
+            } => files.saturating_add(*transactions),
+            Self::Copy { .. } | Self::Bonnie { .. } | Self::BufferWrite { .. } => 2,
+        }
+    }
 }
 
 /// A row of a suite, at the size it is run.
@@ -557,7 +581,7 @@ mod tests {
     #[test]
     fn a_workload_of_any_size_has_a_size() {
         let text = "define fileset name=a,path=/x,entries=4294967295,size=17592186044416,prealloc\n\
-                    define process name=p { thread name=t { flowop openfile name=o,filesetname=a,fd=1 } }\n";
+                    define process name=p { thread name=t { flowop deletefile name=d,filesetname=a } }\n";
         let kind = Kind::Wml {
             text: text.to_owned(),
             scale: 1.0,

@@ -229,6 +229,7 @@ mod tests {
         FileSet {
             name: "s".into(),
             entries,
+            single: false,
             size: 10,
             dirwidth,
             prealloc_pct,

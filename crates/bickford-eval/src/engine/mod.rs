@@ -7,10 +7,12 @@
 mod files;
 mod thread;
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Barrier, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) use files::pattern;
 use files::{Pool, Tree};
@@ -156,6 +158,7 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
     let total = Mutex::new(Tally::default());
     // The thread that goes first tells: this one may be let go long after the others.
     let begun: Mutex<Option<Instant>> = Mutex::new(None);
+    let (running, over) = mpsc::channel::<Infallible>();
     std::thread::scope(|scope| {
         let mut number = 0;
         for process in &workload.processes {
@@ -163,6 +166,7 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
                 for thread in &process.threads {
                     for _ in 0..thread.instances {
                         let (shared, start, total, begun) = (&shared, &start, &total, &begun);
+                        let running = running.clone();
                         scope.spawn(move || {
                             start.wait();
                             let now = Instant::now();
@@ -176,6 +180,7 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
                                 }
                                 Err(error) => shared.fail(error),
                             }
+                            drop(running);
                         });
                         number += 1;
                     }
@@ -183,6 +188,13 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
             }
         }
         start.wait();
+        drop(running);
+        // The channel ends with the last thread.
+        if let Some(limit) = workload.seconds.map(Duration::from_secs)
+            && over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
+        {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
     });
     let begun = begun.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed_s = begun.map_or(0.0, |first| first.elapsed().as_secs_f64());

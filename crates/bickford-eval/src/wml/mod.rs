@@ -3,7 +3,7 @@
 //! ```text
 //! file       = { statement }
 //! statement  = "set" "$name" "=" value
-//!            | "set" "mode" "quit" ( "alldone" | "firstdone" )
+//!            | "set" "mode" "quit" ( "alldone" | "firstdone" | "timeout" )
 //!            | "define" ( "fileset" | "file" ) attributes
 //!            | "define" "process" attributes "{" { thread } "}"
 //!            | "echo" string | "run" [ seconds ] | "create" ( "files" | "fileset" | "filesets" )
@@ -28,8 +28,8 @@
 //!
 //! What differs from Filebench: random variables (`cvar`, `eventgen`) are refused, so that all files
 //! of a set have its size and all directories its width; every `path` is taken as the directory under
-//! test; instances of a process are threads with descriptor tables of their own; `run` takes no time
-//! limit, since work is fixed.
+//! test; instances of a process are threads with descriptor tables of their own; the seconds
+//! of `run` limit only work that would not end by itself, since work is fixed; and `timeout` is as `alldone`.
 
 mod lex;
 mod parse;

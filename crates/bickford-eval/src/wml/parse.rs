@@ -33,6 +33,8 @@ pub(super) struct Item {
 pub(super) struct File {
     pub(super) items: Vec<Item>,
     pub(super) quit_first_done: bool,
+    /// Of the last `run`.
+    pub(super) seconds: Option<Value>,
 }
 
 struct Parser<'a> {
@@ -69,7 +71,7 @@ pub(super) fn parse(
                 "create" => {
                     parser.keyword(&["files", "fileset", "filesets"])?;
                 }
-                "run" => parser.run()?,
+                "run" => file.seconds = parser.run(),
                 _ => return Err(WmlError::new(at, STATEMENTS, format!("`{word}`"))),
             },
             other => return Err(WmlError::new(at, STATEMENTS, other.describe())),
@@ -138,7 +140,7 @@ impl Parser<'_> {
             }
             (Token::Word(word), _) if word == "mode" => {
                 self.keyword(&["quit"])?;
-                let (mode, _) = self.keyword(&["alldone", "firstdone"])?;
+                let (mode, _) = self.keyword(&["alldone", "firstdone", "timeout"])?;
                 file.quit_first_done = mode == "firstdone";
                 Ok(())
             }
@@ -150,13 +152,16 @@ impl Parser<'_> {
         }
     }
 
-    fn run(&mut self) -> Result<(), WmlError> {
-        if let Token::Word(word) = self.peek()
-            && word.chars().all(|c| c.is_ascii_digit())
-        {
-            self.next();
+    fn run(&mut self) -> Option<Value> {
+        let Token::Word(word) = self.peek() else {
+            return None;
+        };
+        if !word.chars().all(|c| c.is_ascii_digit()) {
+            return None;
         }
-        Ok(())
+        let text = word.clone();
+        let (_, at) = self.next();
+        Some(Value { text, at })
     }
 
     fn define(&mut self) -> Result<Item, WmlError> {

@@ -10,6 +10,8 @@ pub struct FileSet {
     pub name: String,
     /// Number of files.
     pub entries: u64,
+    /// Defined as a `file`, so one at every scale.
+    pub single: bool,
     /// Size of each file in bytes.
     pub size: u64,
     /// Entries per directory.
@@ -38,6 +40,16 @@ pub struct Thread {
     pub instances: u64,
     /// What it does in each turn.
     pub flowops: Vec<FlowOp>,
+}
+
+impl Thread {
+    /// True where it ends by itself: after a count, or when its set has no more files to make, or to remove.
+    fn ends(&self) -> bool {
+        let any = |of: fn(&Op) -> bool| self.flowops.iter().any(|f| of(&f.op));
+        any(|op| matches!(op, Op::FinishOnCount { .. }))
+            || any(|op| matches!(op, Op::CreateFile { .. }))
+                != any(|op| matches!(op, Op::DeleteFile { .. }))
+    }
 }
 
 /// One flow operation.
@@ -93,6 +105,8 @@ pub struct Workload {
     pub processes: Vec<Process>,
     /// True where the run ends with the first thread that is done.
     pub quit_first_done: bool,
+    /// When it ends, where nothing else ends it.
+    pub seconds: Option<u64>,
     /// What was accepted without effect, and why.
     pub notes: Vec<String>,
 }
@@ -103,7 +117,7 @@ impl Workload {
     pub fn scale(&mut self, factor: f64) {
         let scaled = |n: u64, least: u64| ((n as f64 * factor).round() as u64).max(least.min(n));
         let least = self.threads().saturating_mul(8).max(32);
-        for set in &mut self.filesets {
+        for set in self.filesets.iter_mut().filter(|set| !set.single) {
             set.entries = scaled(set.entries, least);
         }
         let threads = self.processes.iter_mut().flat_map(|p| &mut p.threads);
@@ -154,6 +168,9 @@ impl Workload {
             .fold(0, u64::saturating_add)
     }
 }
+
+/// A day: what lasts longer is a mistake.
+const MAX_SECONDS: u64 = 86_400;
 
 /// The highest descriptor slot a thread may use.
 const MAX_FD: u64 = 63;
@@ -252,6 +269,7 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
         filesets: Vec::new(),
         processes: Vec::new(),
         quit_first_done: file.quit_first_done,
+        seconds: None,
         notes: Vec::new(),
     };
     for item in file.items.iter().filter(|i| i.kind != "process") {
@@ -285,7 +303,27 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
             "none",
         ));
     }
+    if let Some(endless) = endless(file, &workload) {
+        let Some(seconds) = &file.seconds else {
+            let expected = "`flowop finishoncount`, or `run SECONDS` after the processes, since nothing else ends this thread";
+            return Err(WmlError::new(endless.at, expected, "neither"));
+        };
+        workload.seconds = Some(number(seconds, MAX_SECONDS)?.max(1));
+    }
     Ok(workload)
+}
+
+/// A thread that keeps the work from ending by itself.
+fn endless<'a>(file: &'a File, workload: &Workload) -> Option<&'a Item> {
+    let processes = file.items.iter().filter(|i| i.kind == "process");
+    let items = processes.flat_map(|p| &p.children);
+    let threads = workload.processes.iter().flat_map(|p| &p.threads);
+    let mut all = items.zip(threads);
+    if !workload.quit_first_done {
+        return all.find(|(_, t)| !t.ends()).map(|(item, _)| item);
+    }
+    let (first, thread) = all.next()?;
+    (!thread.ends() && !all.any(|(_, t)| t.ends())).then_some(first)
 }
 
 fn fileset(item: &Item) -> Result<FileSet, WmlError> {
@@ -350,6 +388,7 @@ fn fileset(item: &Item) -> Result<FileSet, WmlError> {
     Ok(FileSet {
         name,
         entries: need_entries,
+        single,
         size: attributes.number("size", 0, 1 << 44)?,
         dirwidth,
         prealloc_pct,

@@ -92,6 +92,8 @@ fn scaling_keeps_sizes_and_widths() {
         (400, 16384, 4)
     );
     assert_eq!(w.filesets[1].entries, 1, "a single file stays one");
+    w.scale(100.0);
+    assert_eq!((w.filesets[0].entries, w.filesets[1].entries), (40_000, 1));
 }
 
 #[test]
@@ -103,6 +105,34 @@ fn every_shipped_workload_is_read() {
     }
 }
 
+#[test]
+fn the_seconds_of_run_end_only_what_nothing_else_ends() {
+    let of = |flowops: &str, mode: &str, run: &str| {
+        read(&format!(
+            "set mode quit {mode}\n\
+             define fileset name=s,path=/t,size=4k,entries=10,prealloc\n\
+             define process name=p {{\n\
+             thread name=t {{ {flowops} }}\n\
+             thread name=u {{ flowop deletefile name=d,filesetname=s }}\n\
+             }}\n{run}"
+        ))
+    };
+    let stat = "flowop statfile name=f,filesetname=s";
+    assert_eq!(of(stat, "alldone", "run 3").unwrap().seconds, Some(3));
+    assert_eq!(of(stat, "timeout", "run 3").unwrap().seconds, Some(3));
+    assert_eq!(of(stat, "firstdone", "run 3").unwrap().seconds, None);
+    let counted = format!("{stat} flowop finishoncount name=c,value=9");
+    assert_eq!(of(&counted, "alldone", "run 3").unwrap().seconds, None);
+    let error = of(stat, "alldone", "run").unwrap_err();
+    assert_eq!((error.position.line, error.position.column), (4, 1));
+    assert!(error.expected.contains("`run SECONDS`"), "{error}");
+    let both = format!(
+        "{stat} flowop createfile name=c,filesetname=s flowop deletefile name=x,filesetname=s"
+    );
+    assert!(of(&both, "alldone", "").is_err());
+    assert!(of(stat, "alldone", "run 999999999").is_err());
+}
+
 /// (text, line, column, part of what was expected, part of what was found)
 const BAD: &[(&str, usize, usize, &str, &str)] = &[
     ("defin fileset name=a", 1, 1, "`set`, `define`", "`defin`"),
@@ -111,11 +141,11 @@ const BAD: &[(&str, usize, usize, &str, &str)] = &[
     ("set $dir=", 1, 10, "a value", "the end of the file"),
     ("set $=1", 1, 6, "a variable's name", "none"),
     (
-        "set mode quit timeout",
+        "set mode quit never",
         1,
         15,
-        "`alldone` or `firstdone`",
-        "`timeout`",
+        "`alldone`, `firstdone` or `timeout`",
+        "`never`",
     ),
     ("echo \"open", 1, 6, "ends with", "no end quote"),
     (
