@@ -6,11 +6,12 @@ use crate::host::{self, virtio};
 use crate::measure::cycles::Cycles;
 use crate::results::Settings;
 use crate::rows::raised_memory;
+use crate::stats::ROUNDS_FOR_SPREAD;
 
 /// A sentence for each.
 pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
-    if settings.rounds < 3 {
+    if (settings.rounds as usize) < ROUNDS_FOR_SPREAD {
         notes.push(
             "Fewer than three rounds were counted: the spread is not known, and no class is certain."
                 .to_owned(),

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// How often the bootstrap draws again; 2,000 draws put the 95% bounds within their own noise.
 const RESAMPLES: usize = 2000;
 
+/// So many rounds tell how much they scatter.
+pub const ROUNDS_FOR_SPREAD: usize = 3;
+
 /// From so many rounds on an interval can be one of 95%: the true median lies outside of all of `n` rounds
 /// with a probability of 2 to the power of `1 - n`, which is 6% of five rounds and 3% of six.
 pub const ROUNDS_FOR_95: usize = 6;
@@ -234,10 +237,10 @@ impl Comparison {
         })
     }
 
-    /// True where the spread crosses the border of a class.
+    /// True where the spread crosses the border of a class, and where too few rounds tell no spread.
     #[must_use]
     pub fn uncertain(&self) -> bool {
-        self.class_range.0 != self.class_range.1
+        self.rounds < ROUNDS_FOR_SPREAD || self.class_range.0 != self.class_range.1
     }
 }
 
@@ -369,5 +372,7 @@ mod tests {
         assert!(unsure.uncertain());
         assert_eq!(unsure.class_range, (Class::Green, Class::Yellow));
         assert!(Comparison::of(&[0.0], &[1.0]).is_none());
+        let few = Comparison::of(&native[..2], &[90.0, 90.5]).unwrap();
+        assert!(few.uncertain() && few.class_range == (Class::Yellow, Class::Yellow));
     }
 }

@@ -4,7 +4,7 @@ use crate::measure::cpu::ProcessTime;
 use crate::measure::tracepoints::Requests;
 use crate::results::Measured;
 use crate::rows::{Kind, Row, WorkloadClass};
-use crate::stats::{Class, interval_name};
+use crate::stats::{Class, ROUNDS_FOR_SPREAD, interval_name};
 
 use super::analysis::Cell;
 use super::figure;
@@ -38,8 +38,13 @@ pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) ->
     let Some(comparison) = cell.comparison else {
         return sentences;
     };
-    if comparison.uncertain() {
-        let (best, worst) = comparison.class_range;
+    let (best, worst) = comparison.class_range;
+    if comparison.rounds < ROUNDS_FOR_SPREAD {
+        sentences.push(format!(
+            "The class is uncertain: {} of at least {ROUNDS_FOR_SPREAD} rounds were counted.",
+            comparison.rounds
+        ));
+    } else if best != worst {
         sentences.push(format!(
             "The class is uncertain: the {} is {:+.1}% to {:+.1}%, {best} to {worst}; more --rounds make it surer.",
             interval_name(comparison.rounds),

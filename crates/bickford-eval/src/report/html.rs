@@ -107,7 +107,7 @@ fn legend(rounds: usize) -> Markup {
             span.orange { "orange" } " 25 to 50% "
             span.red { "red" } " over 50% "
             span.none { "none" } " no result "
-            "— " b { "?" } " uncertain: the " (interval_name(rounds)) " reaches another class, or native has fewer rounds"
+            "— " b { "?" } " uncertain: the " (interval_name(rounds)) " reaches another class, native has fewer rounds, or fewer than three were counted"
         }
     }
 }

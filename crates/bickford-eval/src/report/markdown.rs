@@ -18,8 +18,8 @@ pub fn page(runs: &[(String, Results)]) -> String {
          Made by `bickford eval --markdown` from the raw data of each run. Differences are throughput against\n\
          the native file system in percent, beside the papers' own; green is under 5% slower or faster, yellow\n\
          5 to 25%, orange 25 to 50%, red over 50%. `?` marks a class that is uncertain: the range of the\n\
-         resampled medians (from six rounds on the 95% bootstrap interval) reaches another one, or native has\n\
-         fewer rounds. How it is measured: [evaluation.md](evaluation.md).\n",
+         resampled medians (from six rounds on the 95% bootstrap interval) reaches another one, native has\n\
+         fewer rounds, or fewer than three were counted. How it is measured: [evaluation.md](evaluation.md).\n",
     );
     for (place, results) in runs {
         run(&mut out, place, results);

@@ -112,7 +112,7 @@ fn legend(results: &Results, analysis: &Analysis<'_>, out: &mut String) {
     if cells.any(Cell::uncertain) {
         let _ = writeln!(
             out,
-            "\n?: uncertain; the {} reaches another class, or native has fewer rounds",
+            "\n?: uncertain; the {} reaches another class, native has fewer rounds, or fewer than three were counted",
             interval_name(results.settings.rounds as usize)
         );
     }
