@@ -74,7 +74,7 @@ pub struct EvalArgs {
     pub rounds: u32,
 
     /// Seconds after which a run of a row is ended by force
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub deadline: u64,
 
     /// Directory for the results [default: bickford-eval-SUITE-DATE]

@@ -208,7 +208,9 @@ fn scale(args: &EvalArgs) -> f64 {
 
 /// The command line as the user gave it, quoted for a shell.
 fn repeat() -> String {
-    let words: Vec<String> = std::env::args().collect();
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let plain = |w: &str| {
         w.chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_./=,:+".contains(c))

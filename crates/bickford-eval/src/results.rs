@@ -293,7 +293,9 @@ impl Store {
     pub fn create(directory: &Path, settings: Settings) -> Result<Self, EvalError> {
         fs::create_dir_all(directory).map_err(EvalError::io(directory))?;
         let file = directory.join(SETTINGS);
-        if file.exists() {
+        // What could not be set up has left nothing but its settings.
+        let samples = fs::metadata(directory.join(SAMPLES)).map_or(0, |m| m.len());
+        if file.exists() && samples > 0 {
             return Err(EvalError::Usage(format!(
                 "{} holds results already; go on with --resume {}, or choose another --out",
                 directory.display(),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -15,8 +14,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::args::Ui;
 use crate::error::EvalError;
 use crate::host::cgroup::{MemoryLimit, Writeback};
-use crate::host::device::Device;
+use crate::host::device::{Device, Room};
 use crate::host::process::{self, Cut, Finished, Limits};
+use crate::host::work::WorkDirectory;
 use crate::host::{self, utf8};
 use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
@@ -68,14 +68,13 @@ impl<'a> Runner<'a> {
         let parent =
             fs::canonicalize(&settings.directory).map_err(EvalError::io(&settings.directory))?;
         let work = WorkDirectory::new(&parent)?;
-        let bytes = settings
-            .rows
-            .iter()
-            .map(|r| r.kind.bytes())
-            .max()
-            .unwrap_or(0);
+        let most = |of: fn(&Kind) -> u64| settings.rows.iter().map(|r| of(&r.kind)).max();
+        let room = Room {
+            bytes: most(Kind::bytes).unwrap_or(0),
+            inodes: most(Kind::inodes).unwrap_or(0),
+        };
         let device =
-            Device::set_up(&settings.device, &work.path, bytes, &stop).map_err(EvalError::SetUp)?;
+            Device::set_up(&settings.device, work.path(), room, &stop).map_err(EvalError::SetUp)?;
         let logs = store.directory().join("logs");
         fs::create_dir_all(&logs).map_err(EvalError::io(logs))?;
         Ok(Self {
@@ -209,14 +208,20 @@ impl<'a> Runner<'a> {
             .directory()
             .join("logs")
             .join(format!("{}.log", config.name));
-        let point = self.work.path.join("mnt");
+        let point = self.work.path().join("mnt");
+        let kept = log.with_file_name(format!("{}-{}.log", config.name, row.id));
+        // The next mount writes over it.
+        let keep_log = || {
+            let _ = fs::copy(&log, &kept);
+        };
         let target = Target::mount(
             config,
             self.device.data(),
             &point,
             &log,
             entrance.as_deref(),
-        )?;
+        )
+        .inspect_err(|_| keep_log())?;
         let tracing = if round == 0 {
             self.trace(&target)
         } else {
@@ -229,6 +234,9 @@ impl<'a> Runner<'a> {
         let cycles = cycles.as_mut().and_then(Cycles::count);
         let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
         let trouble = target.trouble();
+        if config.command.is_some() && (trouble.is_some() || matches!(ran, Err(Ended::Failed(_)))) {
+            keep_log();
+        }
         let cached = limit.as_ref().map(MemoryLimit::page_cache);
         let kills = limit.as_ref().map_or(0, MemoryLimit::kills);
         let unmounted = target.unmount();
@@ -360,7 +368,7 @@ impl<'a> Runner<'a> {
         transactions: u64,
         directory: &Path,
     ) -> Result<PathBuf, String> {
-        let script = self.work.path.join("postmark");
+        let script = self.work.path().join("postmark");
         let text = format!(
             "set location {}\nset number {files}\nset size 1024 65536\nset transactions {transactions}\n\
              set seed 42\nrun\nquit\n",
@@ -378,7 +386,7 @@ impl<'a> Runner<'a> {
         release: &dyn Fn(),
     ) -> Result<Finished, Ended> {
         // fio and others leave files where they are started.
-        command.current_dir(&self.work.path);
+        command.current_dir(self.work.path());
         let limits = Limits {
             deadline,
             stop: &self.stop,
@@ -460,46 +468,6 @@ impl<'a> Runner<'a> {
             }
         }
         costs
-    }
-}
-
-/// A directory for the image and the mount points. It is never removed with what is in it: something of
-/// the user's may still be mounted there.
-struct WorkDirectory {
-    path: PathBuf,
-}
-
-impl WorkDirectory {
-    fn new(parent: &Path) -> Result<Self, EvalError> {
-        let made = tempfile::Builder::new()
-            .prefix("bickford-eval-")
-            .tempdir_in(parent);
-        Ok(Self {
-            path: made.map_err(EvalError::io(parent))?.keep(),
-        })
-    }
-}
-
-impl Drop for WorkDirectory {
-    fn drop(&mut self) {
-        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
-            // A directory that is a mount point or not empty stays.
-            let removed = match entry.file_type() {
-                Ok(kind) if kind.is_dir() => fs::remove_dir(entry.path()),
-                _ => fs::remove_file(entry.path()),
-            };
-            if let Err(error) = removed {
-                let place = entry.path();
-                // eprintln would panic where the terminal has gone.
-                let _ = writeln!(
-                    io::stderr(),
-                    "bickford eval: {} is left: {error}",
-                    place.display()
-                );
-            }
-        }
-        // Fails where something was left, which has been told.
-        let _ = fs::remove_dir(&self.path);
     }
 }
 

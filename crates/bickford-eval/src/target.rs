@@ -136,6 +136,8 @@ pub struct Target {
 struct Mounted {
     point: PathBuf,
     mount: mounts::Mount,
+    /// What its command said.
+    log: PathBuf,
     child: Child,
     mark: String,
     daemons: Vec<u32>,
@@ -228,7 +230,8 @@ impl Target {
         // Only a FUSE mount has a daemon that must stay; a command like `mount --bind` ends by itself.
         let served = mounted.mount.connection().is_some() && !mounted.daemons.is_empty();
         if served && process::with_environment(MARK, &mounted.mark).is_empty() {
-            return Some("its daemon ended during the row".into());
+            let said = tail(&fs::read_to_string(&mounted.log).unwrap_or_default());
+            return Some(format!("its daemon ended during the row: {said}"));
         }
         None
     }
@@ -295,6 +298,7 @@ fn wait_for_mount(
             let mounted = Mounted {
                 point: point.clone(),
                 mount,
+                log: log.to_owned(),
                 child,
                 mark,
                 daemons,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::{mounts, tool, utf8};
+use crate::terminal::warn;
 
 /// How long the lower file system may take to be given up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,17 +63,28 @@ pub struct Device {
     /// Name of the loop device, if there is one.
     device: Option<String>,
     tmpfs: Option<PathBuf>,
+    /// How many inodes it is to have where that is more than mkfs.ext4 makes by itself.
+    inodes: Option<u64>,
+}
+
+/// What must fit on a device at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Files and directories.
+    pub inodes: u64,
 }
 
 impl Device {
-    /// Sets up the device under `work`, large enough for `bytes` of files, unless `stop` is set meanwhile.
+    /// Sets up the device under `work`, large enough for `room`, unless `stop` is set meanwhile.
     ///
     /// # Errors
     /// What could not be set up; disk and ram need root.
     pub fn set_up(
         choice: &Choice,
         work: &Path,
-        bytes: u64,
+        room: Room,
         stop: &AtomicBool,
     ) -> Result<Self, String> {
         let lower = work.join("lower");
@@ -81,6 +93,7 @@ impl Device {
             lower,
             device: None,
             tmpfs: None,
+            inodes: None,
         };
         if let Choice::Directory(directory) = choice {
             let directory =
@@ -114,7 +127,13 @@ impl Device {
         } else {
             work.join("image")
         };
-        write_image(&image, bytes, stop)?;
+        // Room for ext4's own tables and journal and for files that grow by appends.
+        let length = room
+            .bytes
+            .saturating_add(room.bytes / 4)
+            .saturating_add(512 << 20);
+        device.inodes = more_inodes(length, room.inodes);
+        write_image(&image, length, stop)?;
         let arguments = ["--find", "--show", "--direct-io=on", utf8(&image)?];
         device.device = Some(tool("losetup", &arguments)?);
         Ok(device)
@@ -134,7 +153,11 @@ impl Device {
         if let Some(device) = &self.device {
             self.free(device)?;
             let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
-            tool("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", lazy, device])?;
+            let inodes = self.inodes.map(|n| n.to_string());
+            let mut arguments = vec!["-q", "-F", "-m", "0", "-E", lazy];
+            arguments.extend(inodes.iter().flat_map(|n| ["-N", n]));
+            arguments.push(device);
+            tool("mkfs.ext4", &arguments)?;
             tool("mount", &[device, utf8(&self.lower)?])?;
         } else if self.data.exists() {
             fs::remove_dir_all(&self.data).map_err(|e| format!("{}: {e}", self.data.display()))?;
@@ -188,10 +211,16 @@ impl Device {
     }
 }
 
+/// `-N` of mke2fs(8) for a device of `length` bytes with so many files and directories; `None` where what it
+/// makes by itself, an inode for 16 KiB in its present configuration, is enough.
+fn more_inodes(length: u64, inodes: u64) -> Option<u64> {
+    // Some for what ext4 keeps to itself.
+    let needed = inodes.saturating_add(inodes / 16).saturating_add(1024);
+    (needed > length / (16 << 10)).then_some(needed)
+}
+
 /// Writes every block of the image once: a block that was never written would cost more the first time.
-fn write_image(image: &Path, data: u64, stop: &AtomicBool) -> Result<(), String> {
-    // Room for ext4's own tables and journal and for files that grow by appends.
-    let length = data.saturating_add(data / 4).saturating_add(512 << 20);
+fn write_image(image: &Path, length: u64, stop: &AtomicBool) -> Result<(), String> {
     let parent = image.parent().unwrap_or(image);
     let free = rustix::fs::statvfs(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
     let available = free.f_bavail.saturating_mul(free.f_frsize);
@@ -239,7 +268,27 @@ impl Drop for Device {
             problems.extend(mounts::unmount(ram, patience).err());
         }
         for problem in problems {
-            eprintln!("bickford eval: clean up: {problem}");
+            warn(&format!("clean up: {problem}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::more_inodes;
+    use crate::rows::Kind;
+
+    #[test]
+    fn many_small_files_get_an_inode_each() {
+        let text = "define fileset name=s,path=/t,size=4k,entries=200000,dirwidth=20,prealloc\n\
+                    define process name=p { thread name=t { flowop deletefile name=d,filesetname=s } }";
+        let kind = Kind::Wml {
+            text: text.to_owned(),
+            scale: 1.0,
+        };
+        let length = kind.bytes() + kind.bytes() / 4;
+        assert!(length / (16 << 10) < 200_000, "what is tested is needed");
+        assert!(more_inodes(length, kind.inodes()).unwrap() >= 210_000);
+        assert_eq!(more_inodes(4 << 30, 1_000), None);
     }
 }

@@ -5,6 +5,7 @@ pub mod device;
 pub mod mounts;
 pub mod process;
 pub(crate) mod virtio;
+pub(crate) mod work;
 
 use std::fs;
 use std::path::Path;

@@ -18,9 +18,10 @@ use serde::Serialize;
 use crate::args::{EvalArgs, Ui};
 use crate::error::EvalError;
 use crate::host::Machine;
-use crate::host::device::Device;
+use crate::host::device::{Device, Room};
+use crate::host::work::WorkDirectory;
 use crate::report::{date, figure};
-use crate::stats::{Comparison, Interval, Summary};
+use crate::stats::{Comparison, Interval, ROUNDS_FOR_SPREAD, Summary};
 use crate::terminal::{say, warn};
 
 use sum::{StageSum, TOLERANCE_PCT};
@@ -77,7 +78,9 @@ impl Agreement {
             [compared.interval_pct.low, compared.interval_pct.high].map(|pct| 1.0 + pct / 100.0);
         let tolerance = TOLERANCE_PCT / 100.0;
         let (least, most) = (1.0 / (1.0 + tolerance), 1.0 + tolerance);
-        let verdict = if low >= least && high <= most {
+        let verdict = if compared.rounds < ROUNDS_FOR_SPREAD {
+            Verdict::Undecided
+        } else if low >= least && high <= most {
             Verdict::Agree
         } else if high < least || low > most {
             Verdict::Differ
@@ -117,17 +120,17 @@ struct EngineCost {
 /// Checks and prints; keeps `self-check.json` where `--out` says.
 pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     let parent = fs::canonicalize(&args.dir).map_err(EvalError::io(&args.dir))?;
-    let work = tempfile::Builder::new()
-        .prefix("bickford-eval-")
-        .tempdir_in(&parent)
-        .map_err(EvalError::io(&parent))?
-        .keep();
+    let work = WorkDirectory::new(&parent)?;
     let stop = crate::command::catch_signals()?;
-    let device = Device::set_up(&args.device, &work, agreement::BYTES * 2, &stop)
-        .map_err(EvalError::SetUp)?;
+    let room = Room {
+        bytes: agreement::BYTES * 2,
+        inodes: 0,
+    };
+    let device =
+        Device::set_up(&args.device, work.path(), room, &stop).map_err(EvalError::SetUp)?;
     let check = Check {
         device: &device,
-        work: &work,
+        work: work.path(),
         bickford: args.bickford.clone().unwrap_or_else(|| ui.bickford.clone()),
         rounds: args.rounds.max(1),
         stop: &stop,
@@ -146,13 +149,7 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     agreement::check(&check, &mut findings);
     stages::check(&check, &mut findings);
     drop(device);
-    for name in ["lower", "mnt", "ram", "image", "postmark", "log"] {
-        let path = work.join(name);
-        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
-    }
-    if let Err(error) = fs::remove_dir(&work) {
-        warn(&format!("{} is left: {error}", work.display()));
-    }
+    drop(work);
     say(&text(&findings))?;
     if let Some(out) = &args.out {
         keep(out.clone(), &findings)?;
@@ -222,7 +219,8 @@ fn text(findings: &Findings) -> String {
             a.interval.high,
             match a.verdict {
                 Verdict::Agree => "they agree",
-                Verdict::Undecided => "undecided: the rounds scatter; more --rounds narrow it",
+                Verdict::Undecided =>
+                    "undecided: the rounds are few or scatter; more --rounds narrow it",
                 Verdict::Differ => "THEY DIFFER",
             }
         );
@@ -294,9 +292,13 @@ mod tests {
 
     #[test]
     fn only_a_difference_fails() {
-        let of = |ours: &[f64]| Agreement::of("w", "u", "fio", &[100.0, 100.0], ours).unwrap();
-        assert!(of(&[150.0, 150.0]).failure().unwrap().contains("1.50"));
-        assert!(of(&[100.0, 150.0]).failure().is_none());
+        let of = |ours: &[f64]| Agreement::of("w", "u", "fio", &[100.0; 3], ours).unwrap();
+        assert!(of(&[150.0; 3]).failure().unwrap().contains("1.50"));
+        assert!(of(&[100.0, 150.0, 150.0]).failure().is_none());
+        assert!(
+            of(&[150.0; 2]).failure().is_none(),
+            "two rounds tell no spread"
+        );
         assert!(Agreement::of("w", "u", "fio", &[], &[1.0]).is_none());
     }
 }
