@@ -15,6 +15,7 @@ pub mod measure;
 pub mod reference;
 pub mod report;
 pub mod results;
+pub mod room;
 pub mod rows;
 pub mod runner;
 mod self_check;

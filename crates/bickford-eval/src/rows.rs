@@ -201,57 +201,6 @@ impl Kind {
             Self::Postmark { .. } | Self::Copy { .. } | Self::BufferWrite { .. } => false,
         }
     }
-
-    /// Bytes of the largest state of the files, for the size of the device.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Fio(spec) => spec.bytes,
-            Self::Wml { text, scale } => wml::parse(text, &BTreeMap::new()).map_or(0, |mut w| {
-                w.scale(*scale);
-                // A file takes whole blocks, an inode and its share of a directory.
-                w.filesets
-                    .iter()
-                    .map(|s| {
-                        let blocks = s.size.div_ceil(4096).saturating_mul(4096);
-                        s.entries.saturating_mul(blocks.saturating_add(1024))
-                    })
-                    .fold(0, u64::saturating_add)
-                    .saturating_mul(3)
-                    / 2
-            }),
-            Self::Postmark {
-                files,
-                transactions,
-            } => (files + transactions / 2) * (64 << 10),
-            Self::Copy { bytes } => 2 * bytes,
-            Self::Bonnie { bytes, .. } | Self::BufferWrite { bytes, .. } => *bytes,
-        }
-    }
-
-    /// Files and directories of the largest state, for the inodes of the device.
-    #[must_use]
-    pub fn inodes(&self) -> u64 {
-        match self {
-            Self::Fio(spec) => spec.files,
-            Self::Wml { text, scale } => wml::parse(text, &BTreeMap::new()).map_or(0, |mut w| {
-                w.scale(*scale);
-                w.filesets
-                    .iter()
-                    // Each level of directories has at most half as many as the one below, and one.
-                    .map(|s| {
-                        let leaves = s.entries.div_ceil(s.dirwidth.max(1));
-                        s.entries.saturating_add(leaves.saturating_mul(2))
-                    })
-                    .fold(0, u64::saturating_add)
-            }),
-            Self::Postmark {
-                files,
-                transactions,
-            } => files.saturating_add(*transactions),
-            Self::Copy { .. } | Self::Bonnie { .. } | Self::BufferWrite { .. } => 2,
-        }
-    }
 }
 
 /// A row of a suite, at the size it is run.
@@ -576,17 +525,6 @@ mod tests {
         let note = raised_memory(&fast17(0.008), 0.008).unwrap();
         assert!(note.contains("7.7 times the memory and not 15.0"), "{note}");
         assert!(note.contains("From --scale 0.016 on"), "{note}");
-    }
-
-    #[test]
-    fn a_workload_of_any_size_has_a_size() {
-        let text = "define fileset name=a,path=/x,entries=4294967295,size=17592186044416,prealloc\n\
-                    define process name=p { thread name=t { flowop deletefile name=d,filesetname=a } }\n";
-        let kind = Kind::Wml {
-            text: text.to_owned(),
-            scale: 1.0,
-        };
-        assert_eq!(kind.bytes(), u64::MAX / 2);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::args::Ui;
 use crate::error::EvalError;
 use crate::host::cgroup::{MemoryLimit, Writeback};
-use crate::host::device::{Device, Room};
+use crate::host::device::Device;
 use crate::host::process::{self, Cut, Finished, Limits};
 use crate::host::work::WorkDirectory;
 use crate::host::{self, utf8};
@@ -24,6 +24,7 @@ use crate::measure::cycles::Cycles;
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::{Requests, Tracing};
 use crate::results::{Caches, Measured, Outcome, Sample, Store};
+use crate::room::Room;
 use crate::rows::{Kind, Row};
 use crate::target::{Config, Target};
 use crate::worker::{self, Answer, Job};
@@ -68,11 +69,7 @@ impl<'a> Runner<'a> {
         let parent =
             fs::canonicalize(&settings.directory).map_err(EvalError::io(&settings.directory))?;
         let work = WorkDirectory::new(&parent)?;
-        let most = |of: fn(&Kind) -> u64| settings.rows.iter().map(|r| of(&r.kind)).max();
-        let room = Room {
-            bytes: most(Kind::bytes).unwrap_or(0),
-            inodes: most(Kind::inodes).unwrap_or(0),
-        };
+        let room = Room::of(settings.rows.iter().map(|row| &row.kind));
         let device =
             Device::set_up(&settings.device, work.path(), room, &stop).map_err(EvalError::SetUp)?;
         let logs = store.directory().join("logs");
@@ -203,25 +200,16 @@ impl<'a> Runner<'a> {
         let limit = MemoryLimit::new(row.memory, row.buffers()).ok();
         let _writeback = limit.as_ref().and_then(Writeback::early);
         let entrance = limit.as_ref().map(MemoryLimit::entrance);
-        let log = self
-            .store
-            .directory()
-            .join("logs")
-            .join(format!("{}.log", config.name));
         let point = self.work.path().join("mnt");
-        let kept = log.with_file_name(format!("{}-{}.log", config.name, row.id));
-        // The next mount writes over it.
-        let keep_log = || {
-            let _ = fs::copy(&log, &kept);
-        };
+        let log = self.log(row, config);
         let target = Target::mount(
             config,
             self.device.data(),
             &point,
-            &log,
+            &log.latest,
             entrance.as_deref(),
         )
-        .inspect_err(|_| keep_log())?;
+        .inspect_err(|_| log.keep())?;
         let tracing = if round == 0 {
             self.trace(&target)
         } else {
@@ -234,8 +222,8 @@ impl<'a> Runner<'a> {
         let cycles = cycles.as_mut().and_then(Cycles::count);
         let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
         let trouble = target.trouble();
-        if config.command.is_some() && (trouble.is_some() || matches!(ran, Err(Ended::Failed(_)))) {
-            keep_log();
+        if trouble.is_some() || matches!(ran, Err(Ended::Failed(_))) {
+            log.keep();
         }
         let cached = limit.as_ref().map(MemoryLimit::page_cache);
         let kills = limit.as_ref().map_or(0, MemoryLimit::kills);
@@ -268,6 +256,14 @@ impl<'a> Runner<'a> {
             caches,
             memory_limit: limit.as_ref().map(|l| l.bytes),
         })
+    }
+
+    fn log(&self, row: &Row, config: &Config) -> Log {
+        let logs = self.store.directory().join("logs");
+        Log {
+            latest: logs.join(format!("{}.log", config.name)),
+            kept: logs.join(format!("{}-{}.log", config.name, row.id)),
+        }
     }
 
     fn requests(&mut self, tracing: Tracing, row: &Row, config: &Config) -> Option<Requests> {
@@ -468,6 +464,19 @@ impl<'a> Runner<'a> {
             }
         }
         costs
+    }
+}
+
+/// What a mounted command says; the next mount writes over it.
+struct Log {
+    latest: PathBuf,
+    kept: PathBuf,
+}
+
+impl Log {
+    /// Keeps it for its row. Natively there is none.
+    fn keep(&self) {
+        let _ = fs::copy(&self.latest, &self.kept);
     }
 }
 

@@ -10,7 +10,7 @@ mod thread;
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -189,12 +189,7 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
         }
         start.wait();
         drop(running);
-        // The channel ends with the last thread.
-        if let Some(limit) = workload.seconds.map(Duration::from_secs)
-            && over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
-        {
-            shared.stop.store(true, Ordering::Relaxed);
-        }
+        stop_in_time(&shared, &over);
     });
     let begun = begun.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed_s = begun.map_or(0.0, |first| first.elapsed().as_secs_f64());
@@ -207,6 +202,15 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
     }
     let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(summary(&total, elapsed_s))
+}
+
+/// Stops the threads when the workload's time is over; `over` hangs up with the last of them.
+fn stop_in_time(shared: &Shared<'_>, over: &Receiver<Infallible>) {
+    if let Some(limit) = shared.workload.seconds.map(Duration::from_secs)
+        && over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
+    {
+        shared.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 fn summary(total: &Tally, elapsed_s: f64) -> Work {

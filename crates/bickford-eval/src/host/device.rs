@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::{mounts, tool, utf8};
+use crate::room::Room;
 use crate::terminal::warn;
 
 /// How long the lower file system may take to be given up.
@@ -67,15 +68,6 @@ pub struct Device {
     inodes: Option<u64>,
 }
 
-/// What must fit on a device at once.
-#[derive(Debug, Clone, Copy)]
-pub struct Room {
-    /// Bytes of files.
-    pub bytes: u64,
-    /// Files and directories.
-    pub inodes: u64,
-}
-
 impl Device {
     /// Sets up the device under `work`, large enough for `room`, unless `stop` is set meanwhile.
     ///
@@ -127,13 +119,8 @@ impl Device {
         } else {
             work.join("image")
         };
-        // Room for ext4's own tables and journal and for files that grow by appends.
-        let length = room
-            .bytes
-            .saturating_add(room.bytes / 4)
-            .saturating_add(512 << 20);
-        device.inodes = more_inodes(length, room.inodes);
-        write_image(&image, length, stop)?;
+        device.inodes = room.more_inodes();
+        write_image(&image, room.length(), stop)?;
         let arguments = ["--find", "--show", "--direct-io=on", utf8(&image)?];
         device.device = Some(tool("losetup", &arguments)?);
         Ok(device)
@@ -211,14 +198,6 @@ impl Device {
     }
 }
 
-/// `-N` of mke2fs(8) for a device of `length` bytes with so many files and directories; `None` where what it
-/// makes by itself, an inode for 16 KiB in its present configuration, is enough.
-fn more_inodes(length: u64, inodes: u64) -> Option<u64> {
-    // Some for what ext4 keeps to itself.
-    let needed = inodes.saturating_add(inodes / 16).saturating_add(1024);
-    (needed > length / (16 << 10)).then_some(needed)
-}
-
 /// Writes every block of the image once: a block that was never written would cost more the first time.
 fn write_image(image: &Path, length: u64, stop: &AtomicBool) -> Result<(), String> {
     let parent = image.parent().unwrap_or(image);
@@ -270,25 +249,5 @@ impl Drop for Device {
         for problem in problems {
             warn(&format!("clean up: {problem}"));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::more_inodes;
-    use crate::rows::Kind;
-
-    #[test]
-    fn many_small_files_get_an_inode_each() {
-        let text = "define fileset name=s,path=/t,size=4k,entries=200000,dirwidth=20,prealloc\n\
-                    define process name=p { thread name=t { flowop deletefile name=d,filesetname=s } }";
-        let kind = Kind::Wml {
-            text: text.to_owned(),
-            scale: 1.0,
-        };
-        let length = kind.bytes() + kind.bytes() / 4;
-        assert!(length / (16 << 10) < 200_000, "what is tested is needed");
-        assert!(more_inodes(length, kind.inodes()).unwrap() >= 210_000);
-        assert_eq!(more_inodes(4 << 30, 1_000), None);
     }
 }

@@ -18,9 +18,10 @@ use serde::Serialize;
 use crate::args::{EvalArgs, Ui};
 use crate::error::EvalError;
 use crate::host::Machine;
-use crate::host::device::{Device, Room};
+use crate::host::device::Device;
 use crate::host::work::WorkDirectory;
 use crate::report::{date, figure};
+use crate::room::Room;
 use crate::stats::{Comparison, Interval, ROUNDS_FOR_SPREAD, Summary};
 use crate::terminal::{say, warn};
 
