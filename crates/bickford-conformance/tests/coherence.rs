@@ -5,12 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_conformance::{Combination, Mount, Preset, Scratch, require_root};
+use rustix::fs::{AtFlags, StatxFlags};
 
 const ROUNDS: usize = 10;
 /// Each takes some seconds where only timeouts help.
@@ -157,6 +158,38 @@ fn what_changes_below_is_seen_above() {
         );
         drop(load);
         sides.print();
+        mount.finish();
+    }
+}
+
+/// The answer to a GETATTR that was read before a change may come after it.
+#[test]
+fn attributes_read_before_a_change_do_not_outlive_it() {
+    require_root();
+    let scratch = Scratch::new("late-attributes");
+    for combination in Combination::selected() {
+        let lower = scratch.directory(&combination.to_string());
+        fs::create_dir(lower.join("directory")).expect("mkdir");
+        let mount = Mount::over(&lower, &combination)
+            .argument("--layer=delay:getattr=400ms")
+            .must_start();
+        let directory = mount.path().join("directory");
+        let links = || fs::metadata(&directory).expect("stat").nlink();
+        assert_eq!(links(), 2, "{combination}");
+        let late = directory.clone();
+        let looking = std::thread::spawn(move || {
+            let flags = AtFlags::STATX_FORCE_SYNC;
+            let wanted = StatxFlags::BASIC_STATS;
+            rustix::fs::statx(rustix::fs::CWD, &late, flags, wanted).expect("statx");
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        fs::create_dir(directory.join("new")).expect("mkdir");
+        looking.join().expect("thread");
+        // `base` and `opt` cache for a second.
+        if combination.preset != Preset::Fast {
+            std::thread::sleep(Duration::from_millis(1_100));
+        }
+        assert_eq!(links(), 3, "{combination}");
         mount.finish();
     }
 }

@@ -19,6 +19,7 @@ use crate::lower_watch::Overflows;
 use crate::mapped::Mapped;
 use crate::node::{DescriptorCache, Nodes};
 use crate::presets::{Preset, Settings};
+use crate::racing::Racing;
 use crate::sys::fanotify::Fanotify;
 use crate::writers::Writers;
 use crate::{StackFs, sys};
@@ -208,6 +209,7 @@ impl Builder {
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),
+            racing: Racing::default(),
             backings: Backings::new(OPENS_MAX, budget.share(all / 4)),
             readers: DescriptorCache::new(cached),
             on_demand_writers: DescriptorCache::new(cached),

@@ -106,7 +106,8 @@ impl FileSystem for StackFs {
         self.prune(cx);
     }
 
-    fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
+    fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
+        self.racing.asks(op.node.0, cx.pid());
         reply.complete(self.do_getattr(&op));
     }
 
@@ -118,7 +119,8 @@ impl FileSystem for StackFs {
         reply.complete(self.do_access(&op));
     }
 
-    fn statx(&self, _: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
+    fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
+        self.racing.asks(op.node.0, cx.pid());
         reply.complete(self.do_statx(&op));
     }
 
@@ -131,35 +133,53 @@ impl FileSystem for StackFs {
     }
 
     fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>, reply: Reply<Entry>) {
-        reply.complete(self.do_symlink(cx, &op));
+        let done = self.do_symlink(cx, &op);
+        self.changed(cx, op.parent, done.is_ok());
+        reply.complete(done);
     }
 
     fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>, reply: Reply<Entry>) {
-        reply.complete(self.do_mknod(cx, &op));
+        let done = self.do_mknod(cx, &op);
+        self.changed(cx, op.parent, done.is_ok());
+        reply.complete(done);
     }
 
     fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>, reply: Reply<Entry>) {
-        reply.complete(self.do_mkdir(cx, &op));
+        let done = self.do_mkdir(cx, &op);
+        self.changed(cx, op.parent, done.is_ok());
+        reply.complete(done);
     }
 
     fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>, reply: Reply<()>) {
-        reply.complete(self.do_unlink(cx, &op));
+        let done = self.do_unlink(cx, &op);
+        self.changed(cx, op.parent, done.is_ok());
+        reply.complete(done);
     }
 
     fn rmdir(&self, cx: &Context<'_>, op: Rmdir<'_>, reply: Reply<()>) {
-        reply.complete(self.do_rmdir(cx, &op));
+        let done = self.do_rmdir(cx, &op);
+        self.changed(cx, op.parent, done.is_ok());
+        reply.complete(done);
     }
 
     fn rename(&self, cx: &Context<'_>, op: Rename<'_>, reply: Reply<()>) {
-        reply.complete(self.do_rename(cx, &op));
+        let renamed = self.do_rename(cx, &op);
+        self.changed(cx, op.parent, renamed.is_ok());
+        if op.new_parent != op.parent {
+            self.changed(cx, op.new_parent, renamed.is_ok());
+        }
+        reply.complete(renamed);
     }
 
-    fn link(&self, _: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
-        reply.complete(self.do_link(&op));
+    fn link(&self, cx: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
+        let linked = self.do_link(&op);
+        self.changed(cx, op.new_parent, linked.is_ok());
+        reply.complete(linked);
     }
 
     fn create(&self, cx: &Context<'_>, op: Create<'_>, reply: Reply<Created>) {
         let created = self.do_create(cx, &op, &|file| reply.open_backing(file));
+        self.changed(cx, op.parent, created.is_ok());
         reply.complete(created);
     }
 
@@ -242,7 +262,8 @@ impl FileSystem for StackFs {
         reply.complete(self.do_readdir(op.node, op.handle, op.offset, listing));
     }
 
-    fn readdirplus(&self, _: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
+    fn readdirplus(&self, cx: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
+        self.racing.lists(cx.pid());
         let listing = Directory::new(op.size, true);
         reply.complete(self.do_readdir(op.node, op.handle, op.offset, listing));
     }

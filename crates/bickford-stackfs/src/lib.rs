@@ -41,6 +41,7 @@ mod mapped;
 mod metadata;
 mod node;
 mod presets;
+mod racing;
 mod sharded;
 mod sys;
 mod writers;
@@ -53,6 +54,7 @@ pub use descriptors::raise_descriptor_limit;
 pub use io_mode::IoMode;
 pub use lower_watch::LowerWatch;
 pub use presets::{Lower, Preset, Settings, UnknownName};
+use racing::Racing;
 
 use backing::Backings;
 use credentials::Identity;
@@ -85,6 +87,7 @@ pub struct StackFs {
     identity: Identity,
     writers: Writers,
     mapped: Mapped,
+    racing: Racing,
     backings: Backings,
     /// Files that were not opened by request, open for reading and for both.
     readers: DescriptorCache,

@@ -1,0 +1,164 @@
+//! Attributes of directories that were asked for while the directory changed.
+//!
+//! A request that makes or removes a name has the kernel drop the attributes of the directory when it is
+//! answered. A GETATTR whose answer was read before the change may reach the kernel after that, and the
+//! kernel takes it (it compares `attr_version`, which such a change does not raise): with attributes that are
+//! cached for good, size, times and link count would stay as they were. A notification raises the version, so
+//! one is sent before the change is answered wherever another thread may have such an answer under way.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bickford::{Context, NodeId};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::StackFs;
+use crate::invalidation::forget_attributes_now;
+
+/// Directories that share a place cost a notification too many at worst.
+const PLACES: usize = 1024;
+/// How long an answer takes at most from when it is asked for until the kernel has taken it, in milliseconds.
+const UNDER_WAY: u64 = 1_000;
+
+/// A thread and when it asked: milliseconds in the upper half. Zero: nobody did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Asked(u64);
+
+impl Asked {
+    fn by(thread: u32, now: u64) -> Self {
+        Self(now << 32 | u64::from(thread))
+    }
+
+    fn thread(self) -> u32 {
+        (self.0 & u64::from(u32::MAX)) as u32
+    }
+
+    /// Zero is a thread that this process may not know of: any may be it.
+    fn is(self, thread: u32) -> bool {
+        self.0 == 0 || (thread != 0 && self.thread() == thread)
+    }
+
+    fn is_under_way(self, now: u64) -> bool {
+        self.0 != 0
+            && (now << 32 >> 32).wrapping_sub(self.0 >> 32) & u64::from(u32::MAX) < UNDER_WAY
+    }
+}
+
+#[derive(Default)]
+struct Place {
+    last: AtomicU64,
+    /// The latest before it of another thread.
+    other: AtomicU64,
+}
+
+impl Place {
+    fn asks(&self, thread: u32, now: u64) {
+        let before = Asked(self.last.swap(Asked::by(thread, now).0, Ordering::SeqCst));
+        if !before.is(thread) {
+            self.other.fetch_max(before.0, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether another thread than this one may have an answer under way.
+    fn races(&self, thread: u32, now: u64) -> bool {
+        let last = Asked(self.last.load(Ordering::SeqCst));
+        let other = Asked(self.other.load(Ordering::SeqCst));
+        (!last.is(thread) && last.is_under_way(now)) || other.is_under_way(now)
+    }
+}
+
+/// Who asked for attributes of which directory.
+pub(crate) struct Racing {
+    places: Box<[Place]>,
+    /// Listings with attributes (READDIRPLUS): of any directory in what they list.
+    listings: Place,
+}
+
+impl Default for Racing {
+    fn default() -> Self {
+        Self {
+            places: (0..PLACES).map(|_| Place::default()).collect(),
+            listings: Place::default(),
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+impl Racing {
+    fn place(&self, node: u64) -> Option<&Place> {
+        // Node ids that are file handles differ in their lower bits.
+        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        self.places.get(mixed as usize % PLACES)
+    }
+
+    /// A thread asks for attributes of a node, which are read after this.
+    pub(crate) fn asks(&self, node: u64, thread: u32) {
+        if let Some(place) = self.place(node) {
+            place.asks(thread, now_ms());
+        }
+    }
+
+    /// A thread asks for a listing with attributes, which are read after this.
+    pub(crate) fn lists(&self, thread: u32) {
+        self.listings.asks(thread, now_ms());
+    }
+
+    /// Whether a directory that this thread has just changed may have been asked for by another.
+    pub(crate) fn races(&self, node: u64, thread: u32) -> bool {
+        let now = now_ms();
+        let place = self.place(node);
+        place.is_none_or(|place| place.races(thread, now)) || self.listings.races(thread, now)
+    }
+}
+
+impl StackFs {
+    /// A request has changed a directory and is about to be answered.
+    pub(crate) fn changed(&self, cx: &Context<'_>, directory: NodeId, changed: bool) {
+        // What is cached for no longer than a second is right again by itself.
+        let for_long = self.settings.attr_timeout > Duration::from_secs(1);
+        if changed && for_long && self.racing.races(directory.0, cx.pid()) {
+            forget_attributes_now(cx, directory, "a name in it was changed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_another_thread_has_asked_for_lately_races() {
+        let place = Place::default();
+        assert!(!place.races(7, 5_000), "nobody asked");
+        place.asks(7, 5_000);
+        place.asks(7, 5_001);
+        assert!(!place.races(7, 5_002), "who changes has its answers");
+        assert!(place.races(8, 5_002));
+        assert!(!place.races(8, 5_001 + UNDER_WAY), "long ago");
+        place.asks(8, 5_003);
+        assert!(place.races(8, 5_004), "the one before it");
+        assert!(!place.races(8, 5_001 + UNDER_WAY));
+        assert!(place.races(7, 5_001 + UNDER_WAY), "the last one");
+    }
+
+    #[test]
+    fn threads_of_elsewhere_race_with_all() {
+        let place = Place::default();
+        place.asks(0, 9_000);
+        assert!(place.races(0, 9_001) && place.races(7, 9_001));
+    }
+
+    #[test]
+    fn the_clock_may_wrap() {
+        let place = Place::default();
+        let end = (1 << 32) - 1;
+        place.asks(7, end);
+        assert!(place.races(8, end + 2));
+        assert!(!place.races(8, end + 2 + UNDER_WAY));
+    }
+}
