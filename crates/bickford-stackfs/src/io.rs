@@ -235,7 +235,7 @@ impl StackFs {
             .files
             .insert(file)
             .inspect_err(|_| self.uncount(counts))?;
-        if writable && self.write_back() {
+        if writable {
             self.writers.add(node);
         }
         if mappable {
@@ -354,8 +354,14 @@ impl StackFs {
         self.identity.dropping_set_id(drops)?;
         let cached = op.write_flags.contains(WriteFlags::CACHE);
         let append = op.flags & OFlags::APPEND.bits() != 0 && !cached && !self.write_back();
-        // Past the cache the kernel leaves the bits to us, and goes on with the mode that it knows.
-        let unheard = drops && self.in_force().io == IoMode::Direct && has_set_id(&file)?;
+        // Past the cache, and where nobody says who opens a file, the kernel leaves the bits to us, and goes
+        // on with the mode that it knows.
+        let unknown = match self.in_force().io {
+            IoMode::Direct => true,
+            IoMode::Cached => !self.write_back(),
+            _ => false,
+        };
+        let unheard = drops && unknown && has_set_id(&file)?;
         let written = match append {
             true => append_to(&file, op.data)?,
             false if cached && is_append_only(&file)? => append_rest(&file, op.data, op.offset)?,
@@ -401,7 +407,7 @@ impl StackFs {
             return Ok(());
         }
         let file = self.files.remove(op.handle.0)?;
-        if file.writable && self.write_back() {
+        if file.writable {
             self.writers.remove(file.node);
         }
         self.uncount(file.counts());

@@ -22,6 +22,7 @@
 
 mod backing;
 mod builder;
+mod caller;
 mod create;
 mod credentials;
 mod descriptors;

@@ -10,12 +10,13 @@ use bickford::ops::{
 };
 use bickford::{Context, FileHandle, Generation, NodeId};
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
-    UTIME_NOW, UTIME_OMIT, Uid,
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp, Timespec,
+    Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 
 use crate::StackFs;
+use crate::caller::{has_bits_to_lose, keeps_set_id, may_change_mode};
 use crate::io::Need;
 use crate::io_mode::IoMode;
 use crate::node::{Found, ProcFd};
@@ -75,6 +76,15 @@ impl AsFd for Object {
             Self::Opened(fd) | Self::Path(fd) => fd.as_fd(),
         }
     }
+}
+
+/// Why the kernel would have set-id bits dropped.
+enum Occasion {
+    Chown,
+    /// A write is to come (`file_remove_privs` of the kernel).
+    Write,
+    /// The kernel does not say who has the file open.
+    Either,
 }
 
 /// How long things are cached that should be watched and cannot be.
@@ -140,16 +150,13 @@ impl StackFs {
         })
     }
 
-    pub(crate) fn do_setattr(&self, _: &Context<'_>, op: &Setattr) -> Result<Attributes, Errno> {
+    pub(crate) fn do_setattr(&self, cx: &Context<'_>, op: &Setattr) -> Result<Attributes, Errno> {
         self.identity.with_fsetid()?;
         let object = self.object(op.node, op.handle)?;
-        // Nothing to set is chown(path, -1, -1), which clears set-id bits and the rest of chown.
-        let nothing = op.mode.is_none() && op.size.is_none() && op.changed.is_none();
         let no_times = op.accessed.is_none() && op.modified.is_none();
-        if op.uid.is_some() || op.gid.is_some() || (nothing && no_times) {
-            let uid = op.uid.map(Uid::from_raw);
-            let gid = op.gid.map(Gid::from_raw);
-            rustix::fs::chownat(&object, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+        let nothing = op.mode.is_none() && op.size.is_none() && no_times;
+        if op.uid.is_some() || op.gid.is_some() || nothing {
+            self.set_owner(cx, op, &object)?;
         }
         if let Some(mode) = op.mode {
             self.open_before(op.node, &object, mode);
@@ -183,6 +190,40 @@ impl StackFs {
             attr: attr(&statx),
             valid: self.attr_timeout(op.node.0),
         })
+    }
+
+    /// Sets owner and group, which clears set-id bits and the rest of chown(2). Where neither is given it
+    /// is chown(path, -1, -1), or has privileges dropped before a write.
+    fn set_owner(&self, cx: &Context<'_>, op: &Setattr, object: &Object) -> Result<(), Errno> {
+        let stat = rustix::fs::fstat(object)?;
+        if self.settings.permission_checks && has_bits_to_lose(&stat) {
+            match self.occasion(op, &stat) {
+                Occasion::Write | Occasion::Either if keeps_set_id(cx) => return Ok(()),
+                Occasion::Write => {}
+                _ if may_change_mode(cx, stat.st_uid) => {}
+                // WRITE says itself what goes.
+                Occasion::Either => return Ok(()),
+                // The kernel checks no right to the mode, which it leaves to us.
+                Occasion::Chown => return Err(Errno::PERM),
+            }
+        }
+        let uid = op.uid.map(Uid::from_raw);
+        let gid = op.gid.map(Gid::from_raw);
+        rustix::fs::chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    fn occasion(&self, op: &Setattr, stat: &Stat) -> Occasion {
+        // The write-back cache tells the time of every other change of a file.
+        let changes = op.uid.is_some() || op.gid.is_some() || op.changed.is_some();
+        if changes || !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Occasion::Chown;
+        }
+        match self.io_mode() {
+            _ if self.write_back() => Occasion::Write,
+            IoMode::Cached => Occasion::Either,
+            _ if self.writers.any(op.node.0) => Occasion::Write,
+            _ => Occasion::Chown,
+        }
     }
 
     /// Opens a file that the kernel opens without asking, and that may be open, while that can be done.

@@ -1,23 +1,20 @@
 //! Which inodes are open for writing.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sharded::Sharded;
 
 /// Counts opens by inode; bounded by the number of open files.
 #[derive(Default)]
-pub(crate) struct Writers(Mutex<HashMap<u64, usize>>);
+pub(crate) struct Writers(Sharded<HashMap<u64, usize>>);
 
 impl Writers {
-    fn counts(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn add(&self, node: u64) {
-        *self.counts().entry(node).or_default() += 1;
+        *self.0.of(node).entry(node).or_default() += 1;
     }
 
     pub(crate) fn remove(&self, node: u64) {
-        let mut counts = self.counts();
+        let mut counts = self.0.of(node);
         if let Some(count) = counts.get_mut(&node) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -27,7 +24,7 @@ impl Writers {
     }
 
     pub(crate) fn any(&self, node: u64) -> bool {
-        self.counts().contains_key(&node)
+        self.0.of(node).contains_key(&node)
     }
 }
 
@@ -44,6 +41,6 @@ mod tests {
         assert!(writers.any(1) && !writers.any(2));
         writers.remove(1);
         assert!(!writers.any(1));
-        assert!(writers.counts().is_empty());
+        assert!(writers.0.of(1).is_empty());
     }
 }

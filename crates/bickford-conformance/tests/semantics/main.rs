@@ -5,6 +5,7 @@ mod files;
 mod locks;
 mod names;
 mod owners;
+mod powers;
 mod sharing;
 
 use std::fs;
@@ -79,6 +80,11 @@ fn names_are_made_changed_and_listed_alike() {
 #[test]
 fn owners_modes_and_attributes_are_kept_alike() {
     compare("owners", owners::CHECKS);
+}
+
+#[test]
+fn capabilities_count_alike() {
+    compare("powers", powers::CHECKS);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! What the caller of a request may do, where the kernel has not judged it.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+
+use bickford::Context;
+use rustix::fs::{FileType, Mode, Stat};
+use rustix::thread::CapabilitySet;
+
+/// More than a status or a map of ids in proc(5) takes.
+const PROC_BYTES_MAX: u64 = 64 << 10;
+
+/// Bits that change of owner or group takes away, see chown(2).
+pub(crate) fn has_bits_to_lose(stat: &Stat) -> bool {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+    !directory && (mode.contains(Mode::SUID) || mode.contains(Mode::SGID | Mode::XGRP))
+}
+
+/// Whether set-id bits stay when the caller writes. Not where it acts for somebody else: overlayfs writes for
+/// anybody with the rights of who mounted it.
+pub(crate) fn keeps_set_id(cx: &Context<'_>) -> bool {
+    effective(cx).is_some() && is_capable(cx, CapabilitySet::FSETID)
+}
+
+/// Whether the caller has `wanted` in the user namespace of this process.
+pub(crate) fn is_capable(cx: &Context<'_>, wanted: CapabilitySet) -> bool {
+    match effective(cx) {
+        Some(own) => own.contains(wanted) && shares_namespace(cx).unwrap_or(cx.uid() == 0),
+        None => cx.uid() == 0,
+    }
+}
+
+/// Whether the caller may change the mode of what belongs to `owner`: `inode_owner_or_capable` of the
+/// kernel.
+pub(crate) fn may_change_mode(cx: &Context<'_>, owner: u32) -> bool {
+    if cx.uid() == owner {
+        return true;
+    }
+    match effective(cx) {
+        Some(own) if own.contains(CapabilitySet::FOWNER) => {
+            shares_namespace(cx).unwrap_or(cx.uid() == 0) || maps(cx, owner)
+        }
+        Some(_) => false,
+        None => cx.uid() == 0,
+    }
+}
+
+/// The capabilities of the calling thread. None where it cannot be asked, or acts for somebody else just now,
+/// as a server of NFS does.
+fn effective(cx: &Context<'_>) -> Option<CapabilitySet> {
+    let status = read(cx, "status")?;
+    let words = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(str::split_ascii_whitespace)
+    };
+    let uid: u32 = words("Uid:")?.nth(3)?.parse().ok()?;
+    let bits = u64::from_str_radix(words("CapEff:")?.next()?, 16).ok()?;
+    (uid == cx.uid()).then(|| CapabilitySet::from_bits_retain(bits))
+}
+
+fn shares_namespace(cx: &Context<'_>) -> Option<bool> {
+    let of = |who: &str| {
+        let namespace = fs::metadata(format!("/proc/{who}/ns/user")).ok()?;
+        Some((namespace.dev(), namespace.ino()))
+    };
+    Some(of(&cx.pid().to_string())? == of("self")?)
+}
+
+/// Whether the caller's user namespace knows `owner`: user_namespaces(7).
+fn maps(cx: &Context<'_>, owner: u32) -> bool {
+    let among = |line: &str| {
+        let mut numbers = line.split_ascii_whitespace().skip(1);
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        let (Some(first), Some(count)) = (number(), number()) else {
+            return false;
+        };
+        owner.checked_sub(first).is_some_and(|past| past < count)
+    };
+    read(cx, "uid_map").is_some_and(|map| map.lines().any(among))
+}
+
+fn read(cx: &Context<'_>, name: &str) -> Option<String> {
+    if cx.pid() == 0 {
+        return None;
+    }
+    let file = fs::File::open(format!("/proc/{}/{name}", cx.pid())).ok()?;
+    let mut text = String::new();
+    file.take(PROC_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
+}
