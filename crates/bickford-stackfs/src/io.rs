@@ -15,6 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
 use crate::backing::{File, Register, Way};
+use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
 use crate::invalidation::{
     answer_after_invalidation, answer_with_attributes_forgotten, forget_attributes,
@@ -457,7 +458,7 @@ impl StackFs {
 
     pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
-        self.as_powerful_as(cx)?;
+        self.as_powerful_as(cx, &file)?;
         let mode = FallocateFlags::from_bits_retain(op.mode);
         rustix::fs::fallocate(&file, mode, op.offset, op.length)
     }
@@ -487,7 +488,7 @@ impl StackFs {
         if op.flags != 0 {
             return Err(Errno::INVAL);
         }
-        self.as_powerful_as(cx)?;
+        self.as_powerful_as(cx, &to)?;
         let (mut offset_in, mut offset_out) = (op.offset_in, op.offset_out);
         // The old answer holds 32 bits; the kernel comes again for the rest.
         let length = usize::try_from(op.length.min(1 << 30)).map_err(|_| Errno::INVAL)?;
@@ -501,10 +502,12 @@ impl StackFs {
         Ok(Copied(copied as u64))
     }
 
-    /// For operations whose request does not say whether set-id bits go: they do unless the caller
-    /// is root.
-    fn as_powerful_as(&self, cx: &Context<'_>) -> Result<(), Errno> {
-        self.identity.dropping_set_id(cx.uid() != 0)
+    /// For operations whose request does not say whether the set-id bits of `file` go.
+    fn as_powerful_as(&self, cx: &Context<'_>, file: &OwnedFd) -> Result<(), Errno> {
+        match has_set_id(file)? {
+            true => self.identity.dropping_set_id(!keeps_set_id(cx)),
+            false => self.identity.without_excess(),
+        }
     }
 }
 

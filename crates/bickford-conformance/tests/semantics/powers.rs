@@ -13,6 +13,7 @@ use super::{Check, Seen, saw};
 pub(crate) const CHECKS: &[Check] = &[
     ("set-id-bits-of-others", set_id_bits_of_others),
     ("set-id-bits-and-owners", set_id_bits_and_owners),
+    ("set-id-bits-kept", set_id_bits_kept),
     ("file-capabilities", file_capabilities),
 ];
 
@@ -132,6 +133,25 @@ fn changed(path: &Path, change: Change) -> Result<(), Errno> {
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     change(&file)?;
     rustix::fs::fsync(&file)
+}
+
+fn set_id_bits_kept(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    for (what, change) in CHANGES {
+        for (user, only) in [
+            (OWNER, CapabilitySet::FSETID),
+            (OWNER, CapabilitySet::empty()),
+            (OTHER, CapabilitySet::FSETID),
+            (0, CapabilitySet::empty()),
+            (0, CapabilitySet::FSETID),
+        ] {
+            let path = made(top.join("file"), FileType::RegularFile, 0o6777);
+            fs::write(&path, [7; 4096]).expect("write");
+            let done = acting(user, only, || changed(&path, change));
+            saw!(seen, (what, user, done), mode(&path));
+        }
+    }
+    seen
 }
 
 /// A program's capabilities go when it is written. Set-id bits stay as they do without.
