@@ -8,8 +8,10 @@ use bickford::ops::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
 use bickford::{Context, NodeId};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use crate::StackFs;
+use crate::caller::is_capable;
 use crate::node::ProcFd;
 
 /// The kernel's `XATTR_SIZE_MAX` and `XATTR_LIST_MAX`.
@@ -104,24 +106,17 @@ impl StackFs {
     ) -> Result<XattrAnswer, Errno> {
         self.served()?;
         let (_fd, path) = self.path_of(op.node)?;
-        if cx.uid() == 0 {
-            return fetch(
-                op.size,
-                || rustix::fs::listxattr_query(path.as_str()),
-                |buffer| rustix::fs::listxattr(path.as_str(), buffer),
-            );
-        }
-        // Only the privileged see trusted attributes, and that is what we are to the lower.
         let mut names = vec![0; XATTR_BYTES_MAX];
         let length = rustix::fs::listxattr(path.as_str(), &mut names[..])?;
         names.truncate(length);
-        let shown: Vec<u8> = names
-            .split_inclusive(|&byte| byte == 0)
-            .filter(|name| !name.starts_with(b"trusted."))
-            .flatten()
-            .copied()
-            .collect();
-        XattrAnswer::fit(shown, op.size)
+        let is_trusted = |name: &[u8]| name.starts_with(b"trusted.");
+        let all = || names.split_inclusive(|&byte| byte == 0);
+        // Only the privileged see them, and that is what we are to the lower.
+        if !all().any(is_trusted) || is_capable(cx, CapabilitySet::SYS_ADMIN) {
+            return XattrAnswer::fit(names, op.size);
+        }
+        let shown = all().filter(|name| !is_trusted(name));
+        XattrAnswer::fit(shown.flatten().copied().collect(), op.size)
     }
 
     pub(crate) fn do_removexattr(&self, op: &Removexattr<'_>) -> Result<(), Errno> {

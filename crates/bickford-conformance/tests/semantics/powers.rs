@@ -15,6 +15,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("set-id-bits-and-owners", set_id_bits_and_owners),
     ("set-id-bits-kept", set_id_bits_kept),
     ("file-capabilities", file_capabilities),
+    ("trusted-names", trusted_names),
 ];
 
 /// Of nobody else.
@@ -170,6 +171,32 @@ fn file_capabilities(top: &Path) -> Seen {
             let left = rustix::fs::getxattr_query(&path, NAME);
             saw!(seen, (what, user, done), mode(&path), left);
         }
+    }
+    seen
+}
+
+fn trusted_names(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let path = made(top.join("file"), FileType::RegularFile, 0o644);
+    for name in ["trusted.a", "user.b"] {
+        rustix::fs::setxattr(&path, name, b"x", XattrFlags::empty()).expect("set");
+    }
+    let list = || {
+        let mut names = vec![0; 1000];
+        let length = rustix::fs::listxattr(&path, &mut names[..])?;
+        let mut names: Vec<_> = names[..length].split(|byte| *byte == 0).collect();
+        names.sort_unstable();
+        let names = names.into_iter().map(String::from_utf8_lossy);
+        let names: Vec<_> = names.map(String::from).collect();
+        Ok::<_, Errno>((names, rustix::fs::listxattr_query(&path)?))
+    };
+    for (user, only) in [
+        (0, CapabilitySet::all()),
+        (0, CapabilitySet::empty()),
+        (OTHER, CapabilitySet::SYS_ADMIN),
+        (OTHER, CapabilitySet::empty()),
+    ] {
+        saw!(seen, acting(user, only, list));
     }
     seen
 }
