@@ -199,14 +199,13 @@ impl StackFs {
             let _acting = self.identity.own_as(caller(cx), op.mode)?;
             rustix::fs::openat(&dir, c".", how, mode)?
         };
-        let kept = (self.io_mode() == IoMode::Cached)
-            .then(|| self.nodes.proc().reopen(fd.as_fd(), OFlags::PATH))
-            .transpose()?;
+        let kept = self.nodes.proc().reopen(fd.as_fd(), OFlags::PATH)?;
         self.nodes.ask_through(cx.notifier());
         let created = self.created(fd, flags, op.flags, register)?;
         let node = created.entry.node.0;
-        // No name leads back to it, and nothing but this descriptor keeps it.
-        if kept.is_some_and(|kept| !self.nodes.keep(node, kept)) {
+        // No name leads back to it, and nothing else keeps it: at once where no handle does, or else for who
+        // holds an O_PATH descriptor of it alone.
+        if !self.nodes.keep(node, kept) && self.io_mode() == IoMode::Cached {
             self.on_demand_writers.remove(node);
             self.nodes.forget(node, 1);
             return Err(Errno::NFILE);

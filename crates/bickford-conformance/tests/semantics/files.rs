@@ -2,10 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
 
 use super::{Check, Seen, saw};
 
@@ -17,6 +19,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("append", append),
     ("truncate", truncate),
     ("unlinked", unlinked),
+    ("nameless", nameless),
     ("renamed", renamed),
     ("big-offsets", big_offsets),
     ("open-flags", open_flags),
@@ -204,6 +207,38 @@ fn truncate(top: &Path) -> Seen {
     drop(File::create(&path).expect("O_TRUNC"));
     saw!(seen, file.metadata().map(|metadata| metadata.len()).ok());
     saw!(seen, file.set_len(1 << 44).map_err(|error| error.kind()));
+    seen
+}
+
+/// A file without a name, of which a descriptor is left that opened nothing (`O_PATH`).
+fn nameless(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let mode = Mode::from_raw_mode(0o644);
+    let file = rustix::fs::open(top, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode)
+        .expect("make");
+    let file = File::from(file);
+    file.write_all_at(b"contents", 0).expect("write");
+    let path = |file: &dyn AsRawFd| format!("/proc/self/fd/{}", file.as_raw_fd());
+    let held =
+        rustix::fs::open(path(&file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("hold");
+    drop(file);
+    // What RELEASE gives up is gone by then.
+    std::thread::sleep(Duration::from_millis(100));
+    saw!(
+        seen,
+        rustix::fs::fstat(&held).map(|stat| (stat.st_size, stat.st_nlink))
+    );
+    saw!(seen, fs::read_to_string(path(&held)).ok());
+    let (old, new) = (path(&held), top.join("named"));
+    let flags = AtFlags::SYMLINK_FOLLOW;
+    saw!(seen, rustix::fs::linkat(CWD, &old, CWD, &new, flags));
+    saw!(seen, fs::read_to_string(&new).ok());
+    drop(held);
+    saw!(
+        seen,
+        fs::read_to_string(&new).ok(),
+        fs::remove_file(&new).ok()
+    );
     seen
 }
 
