@@ -306,9 +306,10 @@ fn a_descriptor_limit_is_told_and_passes() {
             }
         }
         eprintln!("   {} open at once, then {refused:?}", open.len());
-        let (too_many, table_full) = (24, 23);
+        // Not EMFILE, which is the caller's own limit.
+        let table_full = 23;
         assert!(
-            refused.is_none_or(|error| error == too_many || error == table_full),
+            refused.is_none_or(|error| error == table_full),
             "{refused:?}"
         );
         assert!(open.len() > LIMIT as usize / 2, "{} open", open.len());

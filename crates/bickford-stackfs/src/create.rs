@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::StackFs;
 use crate::backing::Register;
 use crate::credentials::{Caller, set_umask};
+use crate::descriptors::as_seen_by_callers;
 use crate::io::{Lower, lower_flags};
 use crate::io_mode::IoMode;
 use crate::node::{ProcFd, checked};
@@ -177,7 +178,7 @@ impl StackFs {
                 // The name appeared below; the kernel has checked no right to open it. It asks
                 // again for a name that is stale, and then opens what is there.
                 Err(Errno::EXIST) if op.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
-                opened => opened,
+                opened => opened.map_err(as_seen_by_callers),
             }?
         };
         self.created(fd, flags, op.flags, register)
@@ -197,7 +198,7 @@ impl StackFs {
         let fd = {
             set_umask(op.umask)?;
             let _acting = self.identity.own_as(caller(cx), op.mode)?;
-            rustix::fs::openat(&dir, c".", how, mode)?
+            rustix::fs::openat(&dir, c".", how, mode).map_err(as_seen_by_callers)?
         };
         let kept = self.nodes.proc().reopen(fd.as_fd(), OFlags::PATH)?;
         self.nodes.ask_through(cx.notifier());

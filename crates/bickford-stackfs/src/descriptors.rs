@@ -37,6 +37,14 @@ pub(crate) fn descriptor_limit() -> usize {
     limit.min(1 << 20).saturating_sub(RESERVED)
 }
 
+/// What the caller is told where this process has no descriptor left, which is no limit of the caller's.
+pub(crate) fn as_seen_by_callers(error: Errno) -> Errno {
+    match error {
+        Errno::MFILE => Errno::NFILE,
+        error => error,
+    }
+}
+
 /// Counts up to a limit.
 #[derive(Debug)]
 struct Count {
@@ -195,6 +203,12 @@ mod tests {
         assert_eq!((one.taken(), two.taken()), (7, 1));
         all.reduce(3);
         assert!(!one.take());
+    }
+
+    #[test]
+    fn a_limit_of_this_process_is_none_of_the_callers() {
+        assert_eq!(as_seen_by_callers(Errno::MFILE), Errno::NFILE);
+        assert_eq!(as_seen_by_callers(Errno::NOENT), Errno::NOENT);
     }
 
     #[test]

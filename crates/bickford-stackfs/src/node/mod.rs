@@ -23,7 +23,7 @@ use bickford::notify::Notifier;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use crate::descriptors::Budget;
+use crate::descriptors::{Budget, as_seen_by_callers};
 use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
@@ -67,6 +67,7 @@ impl ProcFd {
     pub(crate) fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         rustix::fs::openat(&self.0, Self::name(fd), flags, Mode::empty())
+            .map_err(as_seen_by_callers)
     }
 }
 
@@ -212,8 +213,8 @@ impl Nodes {
             return Ok(found);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-        self.enter(fd)
+        let opened = rustix::fs::openat(dir, name, flags, Mode::empty());
+        self.enter(opened.map_err(as_seen_by_callers)?)
     }
 
     /// Two system calls instead of four; `None` when the object is on another mount or the name
@@ -412,7 +413,7 @@ impl Nodes {
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
         let mount = self.mount(mount).ok_or(Errno::STALE)?;
-        sys::open_by_handle(mount.fd(), handle, flags)
+        sys::open_by_handle(mount.fd(), handle, flags).map_err(as_seen_by_callers)
     }
 
     fn kept(&self, node: u64) -> Option<Arc<OwnedFd>> {
