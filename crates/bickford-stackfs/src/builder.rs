@@ -38,6 +38,28 @@ const REPORT_ON_CLOSE: [u32; 6] = [
     0x00c3_6400,
 ];
 
+/// File systems that make contents when they are read, whatever size their files tell: procfs, sysfs, debugfs,
+/// tracefs, securityfs, configfs, cgroup and its second version, pstore, bpf, resctrl, selinuxfs.
+const COMPUTED: [u32; 12] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6165_676c,
+    0xcafe_4a11,
+    0x0765_5821,
+    0xf97c_ff8c,
+];
+
+/// Whether the contents of files are computed, by the magic number of their file system.
+pub(crate) fn is_computed(magic: u32) -> bool {
+    COMPUTED.contains(&magic)
+}
+
 /// Files of each kind that are kept open at most where the kernel opens them without asking.
 const CACHED_FILES_MAX: usize = 1024;
 
@@ -218,6 +240,7 @@ impl Builder {
             overflows: Overflows::default(),
             lower_reports_on_close: REPORT_ON_CLOSE.contains(&magic),
             stacked: magic == OVERLAY_MAGIC,
+            computed: is_computed(magic),
         })
     }
 }

@@ -54,6 +54,7 @@ impl FileSystem for StackFs {
             &self.settings,
             self.identity.powers(),
             self.stacked,
+            self.computed,
             negotiation,
         )?;
         tracing::info!(

@@ -15,6 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
 use crate::backing::{File, Register, Way};
+use crate::builder::is_computed;
 use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
 use crate::invalidation::{
@@ -46,6 +47,8 @@ pub(crate) struct OpenFile {
     counted: bool,
     /// Whether [`crate::mapped::Mapped`] does.
     mappable: bool,
+    /// Its contents are made when they are read, whatever its size says.
+    computed: bool,
     /// What record locks were taken through this handle.
     pub(crate) claims: Claims,
 }
@@ -66,6 +69,7 @@ impl OpenFile {
             writable: is_writable(flags),
             counted: way.is_some(),
             mappable: both && matches!(way, Some(Way::Kernel(_))),
+            computed: false,
             claims: Claims::default(),
         }
     }
@@ -190,7 +194,8 @@ impl StackFs {
         let scarce = self.lower_files.are_scarce()
             && !self.lower_reports_on_close
             && self.nodes.is_handle(node);
-        let way = (self.in_force().io == IoMode::Passthrough).then(|| {
+        let computed = self.is_computed(node, own.fd.as_fd());
+        let way = (self.in_force().io == IoMode::Passthrough && !computed).then(|| {
             let file = File {
                 lower: &own,
                 lasting: !is_writable(flags) && !scarce,
@@ -203,12 +208,21 @@ impl StackFs {
             })
         });
         let mut file = OpenFile::new(node, flags, lower.flags, way);
+        file.computed = computed;
         if !(scarce && matches!(way, Some(Way::Kernel(_)))) {
             let kept = self.lower_files.open(file.counts().key, &own);
             file.shares(&kept.inspect_err(|_| self.uncount(file.counts()))?);
             file.shared = true;
         }
         self.handle(file, own.fd.as_fd(), way)
+    }
+
+    /// Whether the file system of an open file makes contents when they are read.
+    fn is_computed(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
+        match self.nodes.on_source(node) {
+            true => self.computed,
+            false => rustix::fs::fstatfs(fd).is_ok_and(|found| is_computed(found.f_type as u32)),
+        }
     }
 
     /// An open file counts no longer.
@@ -229,7 +243,9 @@ impl StackFs {
         way: Option<Way>,
     ) -> Result<Opened, Errno> {
         let (node, writable, mappable) = (file.node, file.writable, file.mappable);
-        let append_only = file.lower_flags.contains(OFlags::APPEND);
+        // Pages are written back in any order, and whole.
+        let append_only = file.lower_flags.contains(OFlags::APPEND) && self.write_back();
+        let past_the_cache = append_only || file.computed;
         let changed = mappable.then(|| last_changed(fd)).flatten();
         let counts = file.counts();
         let handle = self
@@ -243,8 +259,7 @@ impl StackFs {
             self.mapped.opened(node, changed);
         }
         let mut opened = self.treatment(node, handle, way);
-        if append_only && self.write_back() {
-            // Pages are written back in any order, and whole.
+        if past_the_cache {
             opened.flags |= OpenOutFlags::DIRECT_IO;
             opened.flags -= OpenOutFlags::KEEP_CACHE;
         }

@@ -88,6 +88,7 @@ pub(crate) fn settle(
     settings: &Settings,
     powers: Powers,
     stacked: bool,
+    computed: bool,
     negotiation: &mut Negotiation,
 ) -> Result<InForce, Errno> {
     let offered = negotiation.offered();
@@ -113,6 +114,16 @@ pub(crate) fn settle(
             return Err(Errno::OPNOTSUPP);
         }
         wanted => wanted,
+    };
+    let io = match io {
+        // Only an answer to open(2) can keep the kernel from believing sizes.
+        IoMode::Cached if computed => {
+            tracing::warn!(
+                "StackFS: SOURCE computes what its files contain: io=plain, so that they are read past the cache"
+            );
+            IoMode::Plain
+        }
+        io => io,
     };
     match io {
         IoMode::Passthrough => {
@@ -158,7 +169,13 @@ mod tests {
         };
         let mut settings = Preset::Fast.settings();
         settings.io = io;
-        settle(&settings, powers, false, &mut Negotiation::new(&init))
+        settle(
+            &settings,
+            powers,
+            false,
+            false,
+            &mut Negotiation::new(&init),
+        )
     }
 
     #[test]
@@ -196,6 +213,33 @@ mod tests {
             settled(IoMode::Cached, nothing, true),
             Err(Errno::OPNOTSUPP)
         );
+    }
+
+    #[test]
+    fn files_are_opened_by_request_where_their_contents_are_computed() {
+        let mut settings = Preset::Fast.settings();
+        let powers = Powers {
+            register: true,
+            override_modes: true,
+        };
+        let (flags, flags2) = (InitFlags::all() | InitFlags::INIT_EXT).to_words();
+        let init = InitIn {
+            major: 7,
+            minor: 45,
+            flags,
+            flags2,
+            ..InitIn::default()
+        };
+        for (asked, computed, io) in [
+            (IoMode::Cached, true, IoMode::Plain),
+            (IoMode::Cached, false, IoMode::Cached),
+            (IoMode::Auto, true, IoMode::Passthrough),
+        ] {
+            settings.io = asked;
+            let mut negotiation = Negotiation::new(&init);
+            let settled = settle(&settings, powers, false, computed, &mut negotiation);
+            assert_eq!(settled.unwrap().io, io);
+        }
     }
 
     #[test]

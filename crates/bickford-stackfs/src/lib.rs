@@ -101,6 +101,8 @@ pub struct StackFs {
     overflows: Overflows,
     /// The lower file system lies on another one itself.
     stacked: bool,
+    /// It makes contents when they are read.
+    computed: bool,
 }
 
 impl std::fmt::Debug for StackFs {
