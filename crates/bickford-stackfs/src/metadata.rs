@@ -163,7 +163,7 @@ impl StackFs {
             self.set_mode(object.as_fd(), mode)?;
         }
         if let Some(size) = op.size {
-            self.set_size(op, &object, size)?;
+            self.set_size(cx, op, &object, size)?;
         }
         if !no_times {
             let times = Timestamps {
@@ -249,8 +249,16 @@ impl StackFs {
         rustix::fs::chmodat(proc.dir(), ProcFd::name(object), mode, AtFlags::empty())
     }
 
-    fn set_size(&self, op: &Setattr, object: &Object, size: u64) -> Result<(), Errno> {
-        self.identity.dropping_set_id(op.kill_suidgid)?;
+    fn set_size(
+        &self,
+        cx: &Context<'_>,
+        op: &Setattr,
+        object: &Object,
+        size: u64,
+    ) -> Result<(), Errno> {
+        let drops =
+            op.kill_suidgid || (has_bits_to_lose(&rustix::fs::fstat(object)?) && !keeps_set_id(cx));
+        self.identity.dropping_set_id(drops)?;
         let kept = match object {
             Object::Opened(fd) => Some(Arc::clone(fd)),
             Object::Path(_) if self.io_mode() == IoMode::Cached => {

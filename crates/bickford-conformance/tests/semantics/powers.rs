@@ -1,11 +1,13 @@
 //! What capabilities, and their lack, let a caller do.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::{Check, Seen, saw};
@@ -16,6 +18,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("set-id-bits-kept", set_id_bits_kept),
     ("file-capabilities", file_capabilities),
     ("trusted-names", trusted_names),
+    ("below-an-overlay", below_an_overlay),
 ];
 
 /// Of nobody else.
@@ -198,5 +201,49 @@ fn trusted_names(top: &Path) -> Seen {
     ] {
         saw!(seen, acting(user, only, list));
     }
+    seen
+}
+
+/// Overlayfs does what users do with the power of who mounted it.
+fn below_an_overlay(top: &Path) -> Seen {
+    let mut seen = Seen::new();
+    for name in ["lower", "upper", "work", "merged"] {
+        fs::create_dir(top.join(name)).expect("directory");
+    }
+    let merged = top.join("merged");
+    let below = |name| top.join(name).display().to_string();
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        below("lower"),
+        below("upper"),
+        below("work")
+    );
+    let options = CString::new(options).expect("options");
+    let flags = MountFlags::empty();
+    let mounted = rustix::mount::mount("overlay", &merged, "overlay", flags, &*options);
+    saw!(seen, mounted);
+    if mounted.is_err() {
+        return seen;
+    }
+    for (what, change) in CHANGES {
+        for (user, only) in [
+            (OTHER, CapabilitySet::empty()),
+            (OWNER, CapabilitySet::empty()),
+            (0, CapabilitySet::all()),
+        ] {
+            let path = made(merged.join("file"), FileType::RegularFile, 0o6777);
+            fs::write(&path, [7; 4096]).expect("write");
+            let done = acting(user, only, || changed(&path, change));
+            saw!(seen, (what, user, done), mode(&path));
+        }
+    }
+    let path = made(merged.join("file"), FileType::RegularFile, 0o6755);
+    let take = || owned(&path, None, None);
+    saw!(seen, acting(OTHER, CapabilitySet::empty(), take));
+    saw!(seen, mode(&path));
+    let own = || owned(&path, None, Some(OWNER));
+    saw!(seen, acting(OWNER, CapabilitySet::empty(), own));
+    saw!(seen, mode(&path));
+    rustix::mount::unmount(&merged, UnmountFlags::DETACH).expect("unmount");
     seen
 }
