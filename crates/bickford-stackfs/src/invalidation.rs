@@ -69,6 +69,18 @@ pub(crate) fn forget_attributes(cx: &Context<'_>, node: NodeId, why: &str) {
     }
 }
 
+/// Whether a change of a file's contents changed attributes that the kernel believes unchanged.
+pub(crate) struct Unheard(pub(crate) bool);
+
+impl Unheard {
+    /// Before the answer, so that who has that never sees them as they were.
+    pub(crate) fn tell(self, cx: &Context<'_>, node: NodeId) {
+        if self.0 {
+            forget_attributes_now(cx, node, "set-id bits were dropped");
+        }
+    }
+}
+
 fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -18,9 +18,7 @@ use crate::backing::{File, Register, Way};
 use crate::builder::is_computed;
 use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
-use crate::invalidation::{
-    answer_after_invalidation, answer_with_attributes_forgotten, forget_attributes,
-};
+use crate::invalidation::{Unheard, answer_after_invalidation, forget_attributes};
 use crate::io_mode::IoMode;
 use crate::locks::{Claims, Holder};
 use crate::lower_files::{Description, Key};
@@ -52,9 +50,6 @@ pub(crate) struct OpenFile {
     /// What record locks were taken through this handle.
     pub(crate) claims: Claims,
 }
-
-/// Whether a write changed attributes that the kernel believes unchanged.
-struct Unheard(bool);
 
 impl OpenFile {
     fn new(node: u64, flags: u32, lower_flags: OFlags, way: Option<Way>) -> Self {
@@ -354,14 +349,11 @@ impl StackFs {
     }
 
     pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>, reply: Reply<Written>) {
-        match self.write_data(op) {
-            Ok((written, Unheard(true))) => {
-                let why = "set-id bits were dropped";
-                answer_with_attributes_forgotten(cx, op.node, why, reply, Ok(written));
-            }
-            Ok((written, Unheard(false))) => reply.complete(Ok(written)),
-            Err(error) => reply.error(error),
-        }
+        let written = self.write_data(op);
+        reply.complete(written.map(|(written, unheard)| {
+            unheard.tell(cx, op.node);
+            written
+        }));
     }
 
     fn write_data(&self, op: &Write<'_>) -> Result<(Written, Unheard), Errno> {
@@ -473,9 +465,11 @@ impl StackFs {
 
     pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
-        self.as_powerful_as(cx, &file)?;
+        let unheard = self.as_powerful_as(cx, &file)?;
         let mode = FallocateFlags::from_bits_retain(op.mode);
-        rustix::fs::fallocate(&file, mode, op.offset, op.length)
+        rustix::fs::fallocate(&file, mode, op.offset, op.length)?;
+        unheard.tell(cx, op.node);
+        Ok(())
     }
 
     pub(crate) fn do_lseek(&self, cx: &Context<'_>, op: &Lseek, reply: Reply<Offset>) {
@@ -503,7 +497,7 @@ impl StackFs {
         if op.flags != 0 {
             return Err(Errno::INVAL);
         }
-        self.as_powerful_as(cx, &to)?;
+        let unheard = self.as_powerful_as(cx, &to)?;
         let (mut offset_in, mut offset_out) = (op.offset_in, op.offset_out);
         // The old answer holds 32 bits; the kernel comes again for the rest.
         let length = usize::try_from(op.length.min(1 << 30)).map_err(|_| Errno::INVAL)?;
@@ -514,15 +508,19 @@ impl StackFs {
             Some(&mut offset_out),
             length,
         )?;
+        unheard.tell(cx, op.node_out);
         Ok(Copied(copied as u64))
     }
 
     /// For operations whose request does not say whether the set-id bits of `file` go.
-    fn as_powerful_as(&self, cx: &Context<'_>, file: &OwnedFd) -> Result<(), Errno> {
-        match has_set_id(file)? {
-            true => self.identity.dropping_set_id(!keeps_set_id(cx)),
-            false => self.identity.without_excess(),
+    fn as_powerful_as(&self, cx: &Context<'_>, file: &OwnedFd) -> Result<Unheard, Errno> {
+        if !has_set_id(file)? {
+            self.identity.without_excess()?;
+            return Ok(Unheard(false));
         }
+        let drops = !keeps_set_id(cx);
+        self.identity.dropping_set_id(drops)?;
+        Ok(Unheard(drops))
     }
 }
 

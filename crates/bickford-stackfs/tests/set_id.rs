@@ -13,8 +13,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use bickford_stackfs::{IoMode, Lower, Preset};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
-use support::{each_preset, permissions};
+use support::{Mount, can_mount, each_preset, permissions};
 
 /// What the file has been through when its bits are set.
 #[derive(Clone, Copy, Debug)]
@@ -182,25 +183,61 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     mode
 }
 
-#[test]
-fn bits_are_those_of_the_native_file_system() {
+/// The directory to compare with, and this program where everybody may run it.
+fn native() -> (tempfile::TempDir, PathBuf) {
     let native = tempfile::tempdir().unwrap();
     fs::set_permissions(native.path(), permissions(0o777)).unwrap();
     let program = native.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    each_preset(|mount| {
-        for (number, case) in cases().into_iter().enumerate() {
-            let name = number.to_string();
-            let file = native.path().join(&name);
-            let expected = mode_after(case, &program, &file);
-            fs::remove_file(file).unwrap();
-            let above = mode_after(case, &program, &mount.path(&name));
-            let below = fs::metadata(mount.below(&name)).unwrap().mode() & 0o7777;
-            assert_eq!(
-                format!("{above:o} above, {below:o} below"),
-                format!("{expected:o} above, {expected:o} below"),
-                "{case:?}"
-            );
+    (native, program)
+}
+
+fn compare(native: &Path, program: &Path, mount: &Mount) {
+    for (number, case) in cases().into_iter().enumerate() {
+        let name = number.to_string();
+        let file = native.join(&name);
+        let expected = mode_after(case, program, &file);
+        fs::remove_file(file).unwrap();
+        let above = mode_after(case, program, &mount.path(&name));
+        let below = fs::metadata(mount.below(&name)).unwrap().mode() & 0o7777;
+        assert_eq!(
+            format!("{above:o} above, {below:o} below"),
+            format!("{expected:o} above, {expected:o} below"),
+            "{case:?}"
+        );
+    }
+}
+
+#[test]
+fn bits_are_those_of_the_native_file_system() {
+    let (native, program) = native();
+    each_preset(|mount| compare(native.path(), &program, mount));
+}
+
+/// Nothing tells who has a file open, nor a write from chown(path, -1, -1).
+#[test]
+fn bits_are_those_of_the_native_file_system_where_opens_are_not_told() {
+    if !can_mount() {
+        return;
+    }
+    let mut settings = Preset::Fast.settings().lower(Lower::Watch);
+    settings.io = IoMode::Cached;
+    let lower = tempfile::tempdir().unwrap();
+    let mount = Mount::over(lower, |builder| builder.settings(settings));
+    let (native, program) = native();
+    compare(native.path(), &program, &mount);
+    let file = mount.path("another's");
+    fs::write(&file, "").unwrap();
+    for (user, left) in [(65534, 0o6755), (1, 0o755)] {
+        std::os::unix::fs::chown(&file, Some(1), Some(1)).unwrap();
+        fs::set_permissions(&file, permissions(0o6755)).unwrap();
+        let mut chown = Command::new("chown");
+        chown.arg(":").arg(&file).uid(user).gid(user);
+        // Whatever it says: the mode counts.
+        let _ = chown.output().unwrap();
+        for path in [&file, &mount.below("another's")] {
+            let mode = fs::metadata(path).unwrap().mode() & 0o7777;
+            assert_eq!(mode, left, "{mode:o} after user {user}");
         }
-    });
+    }
 }
