@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bickford::FileSystem;
+use bickford::mount::MountGuard;
 use bickford::transport::{TransportChoice, Yielding};
 use bickford::{LowLatency, MountOptions, MountedSession, Session, SessionConfig, Workers};
 use bickford_layers::{LayerSpec, Summary};
@@ -270,19 +271,22 @@ impl Backend {
         checked.map_err(|error| Failure::new(error.to_string()))
     }
 
-    /// Mounts and serves it.
+    /// Mounts and serves it; `mounted` is told of the mount before anybody serves it.
     pub(crate) fn mount(
         self,
         mountpoint: &Path,
         options: &MountOptions,
         single_threaded: bool,
+        mounted: impl FnOnce(&MountGuard),
     ) -> Result<Serving, Failure> {
         self.check_mount(mountpoint, options)?;
         let config = self.config(single_threaded);
         let fail = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
         let lower = self.lower_in_force();
-        let session = Session::mount(self.served, mountpoint, options, config)
-            .map_err(|error| fail(&error))?;
+        let mount = bickford::mount::mount(mountpoint, options).map_err(|error| fail(&error))?;
+        mounted(&mount.guard);
+        let session =
+            Session::on_mount(self.served, mount, config).map_err(|error| fail(&error))?;
         let watch = self.stackfs.watch_lower(session.server());
         let watch = watch.map_err(|error| fail(&error))?;
         // Said once it answers; the session has said before what it negotiated.

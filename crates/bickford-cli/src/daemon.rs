@@ -1,97 +1,154 @@
 //! Going into the background, with a truthful exit status of the process that was called.
 //!
-//! The program runs itself again in a new session, with a pipe as standard input, instead of forking:
-//! no thread and no lock of the first process can be lost. The second process writes one report into
-//! the pipe when the mount answers, or why it does not; the first ends with it.
+//! The program runs itself again in a new session, with a socket as standard input, instead of forking:
+//! no thread and no lock of the first process can be lost. The second process writes into the socket what
+//! it has mounted, and then that the mount answers, or why it does not. The first acknowledges, and ends
+//! with it; if it ends without, the second takes its mount away and ends, too.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read, Write};
+mod front;
+mod report;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use bickford::mount::Unmount;
+use bickford::MountedSession;
+use bickford::mount::{MountGuard, Unmount, UnmountError, Via, unmount_only};
 use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use self::front::Front;
+use self::report::{Outcome, Place, Report};
 use crate::cli::Failure;
 
 /// Set for the process in the background.
 const MARK: &str = "BICKFORD_BACKGROUND";
 
-/// Begins the report of a session that has begun, the mount point follows; any other report is the reason
-/// why it has not.
-const READY: &[u8] = b"ready\0";
+/// What the waiting process writes when it has seen that the mount answers.
+const ACKNOWLEDGED: &[u8] = b"a";
 
-/// Most that is read of a report.
-const MAX_REPORT_LEN: u64 = 64 * 1024;
+/// How long the process in the background may take to end when it is no longer wanted.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// The background process's side of the pipe.
-pub(crate) struct Background {
-    report: File,
+fn failed(error: io::Error) -> Failure {
+    Failure::new(format!(
+        "go into the background: {error}; use -f to stay in the foreground"
+    ))
 }
 
 /// Runs this program again in the background and waits for its report.
 pub(crate) fn detach() -> Result<ExitCode, Failure> {
-    let failed = |error: io::Error| {
-        Failure::new(format!(
-            "go into the background: {error}; use -f to stay in the foreground"
-        ))
-    };
-    let (read_end, write_end) =
-        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
-    let mut arguments = std::env::args_os();
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0(arguments.next().unwrap_or_else(|| "bickford".into()));
-    command.args(arguments).env(MARK, "1").stdin(write_end);
-    let mut child = command.spawn().map_err(failed)?;
-    // The command holds the write end of the pipe: without this the end of the report never comes.
-    drop(command);
-    let mut report = Vec::new();
-    let read = File::from(read_end)
-        .take(MAX_REPORT_LEN)
-        .read_to_end(&mut report);
-    read.map_err(failed)?;
-    if let Some(mountpoint) = report.strip_prefix(READY) {
-        return answers(Path::new(OsStr::from_bytes(mountpoint)));
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let mut child = start(theirs).map_err(failed)?;
+    let report = Report::read(&ours).map_err(failed)?;
+    let place = report.mounted;
+    if let Outcome::Failed(reason) = report.outcome {
+        let _ = child.wait();
+        return Err(Failure::new(reason));
     }
-    let status = child.wait().map_err(failed)?;
-    let report = String::from_utf8_lossy(&report);
-    Err(match (report.trim_end(), status.signal()) {
-        ("", Some(signal)) => Failure::new(format!(
-            "the background process was ended by signal {signal} before the mount answered"
-        )),
-        ("", None) => Failure::new(format!(
-            "the background process ended before the mount answered ({status})"
-        )),
-        (reason, _) => Failure::new(reason),
-    })
-}
-
-/// Asks the new mount for its root and its statistics, as any user of it would.
-///
-/// This is not for the process that serves it: killed while it waits for its own answer, it could not end.
-fn answers(mountpoint: &Path) -> Result<ExitCode, Failure> {
-    if mountpoint.as_os_str().is_empty() {
-        // Mounted by whoever passed the descriptor.
-        return Ok(ExitCode::SUCCESS);
-    }
-    let asked = rustix::fs::stat(mountpoint).and_then(|_| rustix::fs::statfs(mountpoint));
-    if let Err(errno) = asked {
-        let shown = mountpoint.display();
-        let error = io::Error::from(errno);
-        let left = match bickford::mount::unmount(mountpoint, Unmount::Lazy) {
-            Ok(()) => String::new(),
-            Err(error) => format!("; {error}"),
-        };
+    if let Outcome::Silent = report.outcome {
+        let status = child.wait().map_err(failed)?;
         return Err(Failure::new(format!(
-            "mount {shown}: mounted, but it does not answer: {error}{left}"
+            "the background process {} before the mount answered{}",
+            how_it_ended(status),
+            place.as_ref().map_or_else(String::new, take_away)
         )));
     }
-    Ok(ExitCode::SUCCESS)
+    match keep(&ours, place.as_ref()) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            drop(ours);
+            let end = end(&mut child);
+            let shown = place.as_ref().map_or(Path::new("/dev/fd"), Place::path);
+            Err(Failure::new(format!(
+                "mount {}: the new mount does not answer: {error}; {end}{}",
+                shown.display(),
+                place.as_ref().map_or_else(String::new, take_away)
+            )))
+        }
+    }
+}
+
+fn start(socket: UnixStream) -> io::Result<Child> {
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(
+        arguments
+            .next()
+            .unwrap_or_else(|| OsString::from("bickford")),
+    );
+    command
+        .args(arguments)
+        .env(MARK, "1")
+        .stdin(OwnedFd::from(socket));
+    // With the command its end of the socket is closed: without this the end of the report never comes.
+    command.spawn()
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("was ended by signal {signal}"),
+        None => format!("ended ({status})"),
+    }
+}
+
+/// Asks the new mount for its root and its statistics, as any user of it would, and has the process in the
+/// background keep it.
+///
+/// Asking is not for the process that serves it: killed while it waits for its own answer, it could not end.
+fn keep(mut socket: &UnixStream, place: Option<&Place>) -> io::Result<()> {
+    // Without a place it was mounted by whoever passed the descriptor.
+    if let Some(place) = place {
+        rustix::fs::stat(place.path())?;
+        rustix::fs::statfs(place.path())?;
+    }
+    // A signal that comes after the acknowledgement must not make the status one of failure.
+    let caught = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&caught))?;
+    }
+    socket.write_all(ACKNOWLEDGED)
+}
+
+/// Waits for the end of the process that nobody waits for any more, and says how it went.
+fn end(child: &mut Child) -> &'static str {
+    let deadline = Instant::now() + PATIENCE;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() > deadline {
+            // It would be killed by whoever finds it.
+            let _ = child.kill();
+            return "its process was killed";
+        }
+        std::thread::sleep(PAUSE);
+    }
+    "it was taken away again"
+}
+
+/// Takes away what the process in the background has mounted and not kept; says what is left, if anything.
+fn take_away(place: &Place) -> String {
+    let shown = place.path().display();
+    let left = match place.identity() {
+        Some(_) => match unmount_only(place.path(), place.identity(), Unmount::Lazy) {
+            Ok(())
+            | Err(
+                UnmountError::NotMounted { .. }
+                | UnmountError::NotFuse { .. }
+                | UnmountError::Another { .. },
+            ) => return String::new(),
+            Err(error) => error.to_string(),
+        },
+        None => "it cannot be told from others".to_owned(),
+    };
+    format!("; its mount may be left ({left}): run 'bickford unmount {shown}'")
 }
 
 /// Lets a program be run by the background process without being taken for it.
@@ -99,39 +156,53 @@ pub(crate) fn unmarked(command: &mut Command) -> &mut Command {
     command.env_remove(MARK)
 }
 
+/// The background process's side.
+pub(crate) struct Background {
+    report: UnixStream,
+    front: Front,
+}
+
 impl Background {
-    /// The report of this process, if it is the one in the background. It leads its own session then, and
+    /// The side of this process, if it is the one in the background. It leads its own session then, and
     /// standard input is empty.
     pub(crate) fn take() -> Result<Option<Self>, Failure> {
         if std::env::var_os(MARK).is_none() {
             return Ok(None);
         }
         let taken = || -> io::Result<Self> {
-            let report = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+            let report = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
             rustix::stdio::dup2_stdin(null()?)?;
             // Refused for a process group leader, which a spawned process is not.
             rustix::process::setsid()?;
             // It was started as /proc/self/exe, which would be its name otherwise.
             rustix::thread::set_name(c"bickford")?;
-            Ok(Self { report })
-        };
-        let failed = |error| {
-            Failure::new(format!(
-                "go into the background: {error}; use -f to stay in the foreground"
-            ))
+            let front = Front::watch(report.try_clone()?)?;
+            Ok(Self { report, front })
         };
         taken().map(Some).map_err(failed)
     }
 
-    /// Leaves directory and terminal, and lets the waiting process end with success if `mountpoint`, where
-    /// there is one, answers. An error means that nobody waits any more.
-    pub(crate) fn ready(mut self, mountpoint: Option<&Path>) -> io::Result<()> {
+    /// Tells what has been mounted, before anybody serves it.
+    pub(crate) fn mounted(&self, guard: &MountGuard) {
+        if guard.via() == Via::Descriptor {
+            return;
+        }
+        let place = Place::new(guard.mountpoint(), guard.identity());
+        // Where nobody waits there is nobody to tell; the end of the front says so, too.
+        let _ = (&self.report).write_all(&place.encode());
+        self.front.mounted(place);
+    }
+
+    /// Leaves directory and terminal, and lets the waiting process end with success if the mount answers.
+    /// An error means that nobody waits any more.
+    pub(crate) fn ready(mut self, session: &Arc<MountedSession>) -> io::Result<()> {
         std::env::set_current_dir(Path::new("/"))?;
         let null = null()?;
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
-        let path = mountpoint.map_or(&b""[..], |path| path.as_os_str().as_bytes());
-        self.report.write_all(&[READY, path].concat())
+        self.front.serving(Arc::clone(session));
+        self.report.write_all(report::READY)?;
+        self.report.shutdown(Shutdown::Write)
     }
 
     /// Lets the waiting process end with this failure.

@@ -139,7 +139,7 @@ fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
 }
 
 /// Requests in flight end with an error; so does this process, whatever its threads are doing.
-fn end_at_once(guard: &MountGuard) {
+pub(crate) fn end_at_once(guard: &MountGuard) -> ! {
     if let Some(connection) = guard.connection()
         && let Err(error) = bickford::mount::abort(connection)
     {

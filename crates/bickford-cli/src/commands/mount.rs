@@ -1,10 +1,10 @@
 //! `bickford mount`.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bickford::MountedSession;
 use bickford::mount::{
@@ -184,17 +184,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Some(background) = Background::take()? else {
         if arguments.in_foreground() {
             let log = arguments.start_log(false)?;
-            return Service::start(arguments)?.run(|_| Ok(()), &log);
+            return Service::start(arguments, |_| {})?.run(|_| Ok(()), &log);
         }
         check(arguments)?;
         return daemon::detach();
     };
     let started = arguments
         .start_log(true)
-        .and_then(|log| Service::start(arguments).map(|service| (log, service)));
+        .and_then(|log| Ok((log, Service::start(arguments, |it| background.mounted(it))?)));
     match started {
         Ok((log, service)) => {
-            let result = service.run(|mountpoint| background.ready(mountpoint), &log);
+            let result = service.run(|session| background.ready(session), &log);
             if let Err(failure) = &result {
                 tracing::error!("{failure}");
             }
@@ -212,28 +212,31 @@ struct Service {
     session: Arc<MountedSession>,
     watch: Option<LowerWatch>,
     layers: Summary,
-    signals: Signals,
+    aborting: Arc<AtomicBool>,
     stats: bool,
 }
 
 impl Service {
-    fn start(arguments: &Arguments) -> Result<Self, Failure> {
+    fn start(arguments: &Arguments, mounted: impl FnOnce(&MountGuard)) -> Result<Self, Failure> {
         let options = arguments.mount_options()?;
         // Before anything is mounted, so that no signal ends this process with the mount in place.
         let signals = Signals::catch()?;
         // Before anything is mounted over it.
         let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
-        let serving = backend.mount(&arguments.mountpoint, &options, arguments.single_thread)?;
+        let single = arguments.single_thread;
+        let serving = backend.mount(&arguments.mountpoint, &options, single, mounted)?;
         let Serving {
             session,
             watch,
             layers,
         } = serving;
+        let session = Arc::new(session);
+        let aborting = signals.end_on_signal(Arc::clone(&session))?;
         Ok(Self {
-            session: Arc::new(session),
+            session,
             watch,
             layers,
-            signals,
+            aborting,
             stats: arguments.stats,
         })
     }
@@ -241,23 +244,22 @@ impl Service {
     /// Serves until the mount is gone.
     fn run(
         self,
-        ready: impl FnOnce(Option<&Path>) -> io::Result<()>,
+        ready: impl FnOnce(&Arc<MountedSession>) -> io::Result<()>,
         log: &Log,
     ) -> Result<ExitCode, Failure> {
         let Self {
             session,
             watch,
             layers,
-            signals,
+            aborting,
             stats,
         } = self;
-        let aborting = signals.end_on_signal(Arc::clone(&session))?;
         let control = session.serve_control();
         if let Err(error) = &control {
             tracing::warn!("no control socket, so 'bickford stat' will not work: {error}");
         }
         let own = session.guard().via() != Via::Descriptor;
-        if let Err(error) = ready(own.then(|| session.guard().mountpoint())) {
+        if let Err(error) = ready(&session) {
             take_away(session.guard());
             return Err(Failure::new(format!(
                 "the process that asked for the mount is gone: {error}"

@@ -8,7 +8,7 @@ use super::{Session, SessionConfig};
 use crate::dispatch::Admission;
 use crate::filesystem::FileSystem;
 use crate::mount::{
-    self, AccessPolicy, MountError, MountGuard, MountOptions, Unmount, UnmountError,
+    self, AccessPolicy, MountError, MountGuard, MountOptions, Mounted, Unmount, UnmountError,
 };
 use crate::trace::control::{self, Control};
 use crate::transport::abort;
@@ -46,9 +46,22 @@ impl Session {
         filesystem: impl FileSystem,
         mountpoint: impl AsRef<Path>,
         options: &MountOptions,
-        mut config: SessionConfig,
+        config: SessionConfig,
     ) -> Result<MountedSession, SessionError> {
         let mounted = mount::mount(mountpoint.as_ref(), options)?;
+        Self::on_mount(filesystem, mounted, config)
+    }
+
+    /// Serves `filesystem` on what [`mount::mount`] has mounted: for whoever has to know of the mount before
+    /// it answers.
+    ///
+    /// # Errors
+    /// When the session does not begin; the mount is gone then.
+    pub fn on_mount(
+        filesystem: impl FileSystem,
+        mounted: Mounted,
+        mut config: SessionConfig,
+    ) -> Result<MountedSession, SessionError> {
         if mounted.guard.access() == AccessPolicy::OwnerAndRoot {
             let owner = rustix::process::getuid().as_raw();
             config.server.access = Admission::OwnerAndRoot(owner);

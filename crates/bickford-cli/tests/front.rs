@@ -1,0 +1,127 @@
+//! Which mounts are left when one of the two processes of a mount in the background ends too early: none.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may end a test"
+)]
+
+mod common;
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use common::{Place, Running, assert_refused, assert_silent, bickford, run, stderr, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Keeps who waits for the mount waiting, which asks for its statistics.
+const SLOW: &str = "delay:statfs=100s";
+
+/// Where the process that waits is in its own call, and the daemon in the background serves the mount.
+fn waiting(place: &Place) -> (Child, Pid) {
+    let mut command = bickford();
+    command.args(["mount", "--log", "off", "--layer", SLOW]);
+    command.args([place.source(), place.mountpoint()]);
+    let front = command.stderr(Stdio::piped()).spawn().unwrap();
+    let own = Pid::from_child(&front);
+    let mut daemon = None;
+    wait_until("the mount is asked for its statistics", || {
+        daemon = in_the_background(own);
+        daemon.is_some_and(serves) && is_asking(own)
+    });
+    (front, daemon.unwrap())
+}
+
+fn in_the_background(front: Pid) -> Option<Pid> {
+    let front = front.as_raw_nonzero();
+    let path = format!("/proc/{front}/task/{front}/children");
+    let children = fs::read_to_string(path).ok()?;
+    let first = children.split_whitespace().next()?;
+    Pid::from_raw(first.parse().ok()?)
+}
+
+/// A daemon leaves the directory of whoever started it just before it says that it is ready.
+fn serves(daemon: Pid) -> bool {
+    let cwd = fs::read_link(format!("/proc/{}/cwd", daemon.as_raw_nonzero()));
+    cwd.is_ok_and(|path| path.as_os_str() == "/")
+}
+
+fn is_asking(front: Pid) -> bool {
+    let wchan = fs::read_to_string(format!("/proc/{}/wchan", front.as_raw_nonzero()));
+    wchan.is_ok_and(|name| name.contains("request_wait") || name.contains("fuse"))
+}
+
+fn is_gone(process: Pid) -> bool {
+    !std::path::Path::new(&format!("/proc/{}", process.as_raw_nonzero())).exists()
+}
+
+#[test]
+fn a_daemon_whose_front_is_ended_takes_its_mount_away() {
+    let Some(place) = Place::new() else { return };
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::KILL] {
+        let (mut front, daemon) = waiting(&place);
+        kill_process(Pid::from_child(&front), signal).unwrap();
+        assert!(!front.wait().unwrap().success(), "{signal:?}");
+        wait_until("the daemon ends", || is_gone(daemon));
+        assert_eq!(place.listed(), None, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_it_is_waited_for_leaves_no_mount() {
+    let Some(place) = Place::new() else { return };
+    let (front, daemon) = waiting(&place);
+    kill_process(daemon, Signal::KILL).unwrap();
+    let output = Running::of(front).output();
+    assert_refused(&output, 1, &["mnt", "does not answer", "taken away"]);
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn a_start_that_fails_for_want_of_memory_leaves_no_mount() {
+    let Some(place) = Place::new() else { return };
+    let script = "ulimit -v $1; shift; exec \"$@\"";
+    for kib in (18_000..60_000).step_by(2_000) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", &kib.to_string()]);
+        command.args([env!("CARGO_BIN_EXE_bickford"), "mount", "--preset", "opt"]);
+        let output = run(command.args([place.source(), place.mountpoint()]));
+        let left = place.listed().is_some();
+        assert_eq!(left, output.status.success(), "{kib} KiB: {output:?}");
+        if left {
+            assert_silent(&run(bickford()
+                .args(["unmount", "-z"])
+                .arg(place.mountpoint())));
+        }
+    }
+}
+
+#[test]
+fn a_mount_that_answers_with_errors_is_taken_away() {
+    let Some(place) = Place::new() else { return };
+    let output = place.mount(&["--layer", "fault:op=all,errno=EIO"]);
+    assert_refused(&output, 1, &["does not answer", "taken away"]);
+    assert!(!stderr(&output).contains("mounted, but"), "{output:?}");
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
+fn a_start_that_hangs_ends_with_who_waits_for_it() {
+    let Some(place) = Place::new() else { return };
+    let served = place.mount_in_foreground(&["--preset", "base"]);
+    kill_process(served.pid(), Signal::STOP).unwrap();
+    let mut command = bickford();
+    command.args(["mount", "--preset", "base"]);
+    command.arg(place.source()).arg(place.mountpoint());
+    let mut front = command.stderr(Stdio::piped()).spawn().unwrap();
+    let own = Pid::from_child(&front);
+    let mut daemon = None;
+    wait_until("the daemon hangs", || {
+        daemon = in_the_background(own);
+        daemon.is_some_and(is_asking)
+    });
+    kill_process(own, Signal::TERM).unwrap();
+    front.wait().unwrap();
+    wait_until("the daemon ends", || is_gone(daemon.unwrap()));
+    kill_process(served.pid(), Signal::CONT).unwrap();
+    assert!(place.listed().is_some());
+}
