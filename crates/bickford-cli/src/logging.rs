@@ -3,10 +3,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -78,9 +81,21 @@ impl Log {
     }
 }
 
+/// Without waiting for the reader of a FIFO, now and later: neither the start nor requests wait for a log.
 fn append(path: &Path) -> Result<File, Failure> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|error| Failure::new(format!("--log-file {}: {error}", path.display())))
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let options = options.create(true).append(true).custom_flags(nonblocking);
+    options.open(path).map_err(|error| {
+        let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NXIO) => {
+                "; it is a FIFO that nobody reads, or a socket: start its reader before, or name a file"
+            }
+            Some(Errno::ISDIR) => "; name a file in it",
+            _ => "",
+        };
+        Failure::new(format!("--log-file {}: {error}{advice}", path.display()))
+    })
 }
 
 fn syslog() -> Sink {

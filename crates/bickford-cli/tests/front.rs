@@ -125,3 +125,14 @@ fn a_start_that_hangs_ends_with_who_waits_for_it() {
     kill_process(served.pid(), Signal::CONT).unwrap();
     assert!(place.listed().is_some());
 }
+
+#[test]
+fn a_log_that_nobody_reads_is_refused() {
+    let Some(place) = Place::new() else { return };
+    let fifo = place.dir().join("fifo");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, 0o600.into(), 0).unwrap();
+    let output = place.mount(&["--log-file", fifo.to_str().unwrap()]);
+    assert_refused(&output, 1, &["--log-file", "fifo", "nobody reads"]);
+    assert_eq!(place.listed(), None);
+}
