@@ -123,6 +123,64 @@ fn a_mount_gets_other_flags() {
 }
 
 #[test]
+fn access_times_are_what_a_remount_says() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&["-o", "noatime,nodiratime"]));
+    let remount = |options: &str| {
+        let mut command = bickford();
+        command.args(["mount", "-o", &format!("remount,{options}")]);
+        assert_silent(&run(command.args([place.source(), place.mountpoint()])));
+        place.listed().unwrap().options
+    };
+    let steps = [
+        ("relatime", "nodiratime,relatime"),
+        ("noatime", "noatime,nodiratime"),
+        ("atime", "nodiratime,relatime"),
+        ("diratime", "relatime"),
+        ("strictatime", ""),
+        ("noexec", "noexec"),
+        ("exec,relatime", "relatime"),
+    ];
+    for (option, expected) in steps {
+        let whole = format!("rw,nosuid,nodev,{expected}");
+        assert_eq!(remount(option), whole.trim_end_matches(','), "{option}");
+    }
+}
+
+#[test]
+fn a_remount_refuses_what_it_cannot_change() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[
+        "-o",
+        "auto_unmount,max_read=65536,preset=opt",
+        "--workers=3",
+    ]));
+    let remount = |arguments: &[&str]| {
+        let mut command = bickford();
+        command.args(["mount", "-o", "remount"]).args(arguments);
+        run(command.args([place.source(), place.mountpoint()]))
+    };
+    let others: &[&[&str]] = &[
+        &["-o", "allow_other"],
+        &["-o", "max_read=4096"],
+        &["-o", "fsname=x"],
+        &["-o", "user_id=7"],
+        &["-o", "dirsync"],
+        &["-o", "preset=base"],
+        &["--layer", "readonly"],
+    ];
+    for arguments in others {
+        let option = arguments[1];
+        let refused = remount(arguments);
+        assert_refused(&refused, 1, &[option, "cannot be changed by remounting"]);
+    }
+    let source = format!("fsname={}", place.source().display());
+    let same = "user_id=0,max_read=65536,auto_unmount,preset=opt,workers=3,nofail,subtype=bickford";
+    assert_silent(&remount(&["-o", same, "-o", &source, "-o", "ro"]));
+    assert!(place.listed().unwrap().options.starts_with("ro,"));
+}
+
+#[test]
 fn a_link_named_as_a_helper() {
     let Some(place) = Place::new() else { return };
     let helper = link(&place, "mount.fuse.bickford");

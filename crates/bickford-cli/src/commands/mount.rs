@@ -1,5 +1,7 @@
 //! `bickford mount`.
 
+mod remount;
+
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bickford::MountedSession;
 use bickford::mount::{
-    GenericFlags, MountEntry, MountGuard, MountOptions, OptionError, Unmount, Via, fsname_of,
-    remount, split_options, unknown,
+    MountGuard, MountOptions, OptionError, Unmount, Via, fsname_of, split_options, unknown,
 };
 use bickford::trace::Snapshot;
 use bickford_layers::Summary;
@@ -30,9 +31,6 @@ const SUBTYPE: &str = "bickford";
 
 /// The option of mount(8) that asks for other flags on the mount that is there.
 const REMOUNT: &str = "remount";
-
-/// What the kernel lists among a FUSE mount's options, besides those that can be given.
-const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd", "blksize"];
 
 /// Mount a directory through FUSE.
 ///
@@ -108,21 +106,6 @@ impl Arguments {
         self.split_options().any(|option| option == REMOUNT)
     }
 
-    /// Changes the flags of the mount that is there to those that are asked for.
-    fn remount(&self) -> Result<(), Failure> {
-        let entry = std::fs::canonicalize(&self.mountpoint).and_then(|path| MountEntry::at(&path));
-        let now = entry.ok().flatten().map(|entry| entry.flags());
-        // What mount(8) took from mountinfo comes back to us.
-        let kernel_says = |option: &String| {
-            let name = option.split('=').next();
-            name.is_some_and(|name| name == REMOUNT || KERNEL_OPTIONS.contains(&name))
-        };
-        let options = self.split_options().filter(|option| !kernel_says(option));
-        let start = MountOptions::new().flags(now.unwrap_or(GenericFlags::empty()));
-        let wanted = self.apply(options, start)?;
-        Ok(remount(&self.mountpoint, wanted.flags)?)
-    }
-
     /// The options of the mount, those that name flags of this command left out.
     fn mount_options(&self) -> Result<MountOptions, OptionError> {
         let mut options = self.apply(self.split_options(), MountOptions::new())?;
@@ -179,7 +162,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.is_remount() {
-        return arguments.remount().map(|()| ExitCode::SUCCESS);
+        return remount::run(arguments).map(|()| ExitCode::SUCCESS);
     }
     let Some(background) = Background::take()? else {
         if arguments.in_foreground() {

@@ -88,6 +88,12 @@ pub enum MountError {
         /// The mount point, resolved.
         mountpoint: PathBuf,
     },
+    /// The kernel takes `dirsync` only from who mounts.
+    #[error("remount {}: 'dirsync' cannot be changed by remounting: the kernel settles it when a file system is mounted; unmount it and mount it so, or leave the option out", .mountpoint.display())]
+    DirSync {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+    },
     /// The kernel says EBUSY.
     #[error("mount {0}: busy: the same file system is mounted there, or the directory is being moved or removed; see findmnt {0}", .mountpoint.display())]
     Busy {

@@ -47,9 +47,15 @@ impl MountEntry {
     /// The flags common to all file systems that are in force here, of the mount and of the file system.
     pub fn flags(&self) -> GenericFlags {
         let names = self.options.split(',').chain(self.super_options.split(','));
-        names
+        let told = names
             .filter_map(GenericFlags::set_by)
-            .fold(GenericFlags::empty(), GenericFlags::union)
+            .fold(GenericFlags::empty(), GenericFlags::union);
+        let is_told = |name| self.options.split(',').any(|option| option == name);
+        // The kernel has no word for it.
+        match is_told("noatime") || is_told("relatime") {
+            true => told,
+            false => told | GenericFlags::STRICT_ATIME,
+        }
     }
 
     /// Whether both lines say the same of id, device and place. All three may be used again by a later mount.
@@ -160,6 +166,18 @@ mod tests {
             ("rw,nosuid", "rw,user_id=0")
         );
         assert!(entry.is_fuse());
+    }
+
+    #[test]
+    fn access_times_are_strict_where_nothing_else_is_said() {
+        let flags = |options: &str| {
+            let line = format!("36 35 0:47 / /m {options} - fuse x rw,sync");
+            parse_line(line.as_bytes()).unwrap().flags()
+        };
+        let sync = GenericFlags::SYNC;
+        assert_eq!(flags("rw,relatime"), sync);
+        assert_eq!(flags("rw,noatime"), sync | GenericFlags::NO_ATIME);
+        assert_eq!(flags("rw"), sync | GenericFlags::STRICT_ATIME);
     }
 
     #[test]

@@ -263,6 +263,14 @@ impl MountOptions {
         Err(unknown(name, &known))
     }
 
+    /// Whether the option of this name is settled when it is mounted: any but a flag and what is left to
+    /// others.
+    pub fn is_fixed(name: &str) -> bool {
+        [VALUED, SWITCHES, CONTEXTS]
+            .iter()
+            .any(|names| names.contains(&name))
+    }
+
     /// Every option name that [`set`](Self::set) accepts, except the `x-` comments.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
         let flags = FLAGS.iter().map(|row| row.name);

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use rustix::mount::MountFlags;
+
 use super::direct::legacy_flags;
 use super::options::GenericFlags;
 use super::unmount::resolve;
@@ -13,7 +15,7 @@ use super::{MountEntry, MountError};
 /// its connection.
 ///
 /// # Errors
-/// No FUSE mount is there; EPERM without CAP_SYS_ADMIN; EBUSY for `ro` while a file is open for writing; and
+/// No FUSE mount is there; `dirsync` is not as it was; EPERM without CAP_SYS_ADMIN; EBUSY for `ro` while a file is open for writing; and
 /// what else mount(2) with `MS_REMOUNT` says.
 pub fn remount(mountpoint: &Path, flags: GenericFlags) -> Result<(), MountError> {
     let mountpoint = resolve(mountpoint);
@@ -25,10 +27,13 @@ pub fn remount(mountpoint: &Path, flags: GenericFlags) -> Result<(), MountError>
     };
     let entry = MountEntry::at(&mountpoint)
         .map_err(|error| failed("read /proc/self/mountinfo", "", error))?;
-    if !entry.is_some_and(|entry| entry.is_fuse()) {
+    let Some(entry) = entry.filter(MountEntry::is_fuse) else {
         return Err(MountError::NotMounted { mountpoint });
+    };
+    if (entry.flags() ^ flags).contains(GenericFlags::DIR_SYNC) {
+        return Err(MountError::DirSync { mountpoint });
     }
-    rustix::mount::mount_remount(&mountpoint, legacy_flags(flags), "").map_err(|error| {
+    rustix::mount::mount_remount(&mountpoint, all_flags(flags), "").map_err(|error| {
         let log = match error {
             rustix::io::Errno::PERM => "; run as root, or unmount it and mount it again",
             rustix::io::Errno::BUSY => "; a file on it is open for writing",
@@ -36,4 +41,14 @@ pub fn remount(mountpoint: &Path, flags: GenericFlags) -> Result<(), MountError>
         };
         failed("remount", log, io::Error::from(error))
     })
+}
+
+/// With a word on access times in any case: without one the kernel keeps what they were (`path_mount` of
+/// fs/namespace.c).
+fn all_flags(flags: GenericFlags) -> MountFlags {
+    let all = legacy_flags(flags);
+    match flags.intersects(GenericFlags::NO_ATIME | GenericFlags::STRICT_ATIME) {
+        true => all,
+        false => all | MountFlags::RELATIME,
+    }
 }
