@@ -213,3 +213,27 @@ fn an_aborted_connection_is_a_failure() {
     assert_refused(&output, 1, &["the connection was aborted"]);
     assert_eq!(place.listed(), None);
 }
+
+#[test]
+fn the_socket_of_a_daemon_that_was_killed_goes_with_its_mount() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    let connection = place.listed().unwrap().minor;
+    let socket = bickford::trace::control::socket_path(connection);
+    assert!(socket.exists());
+    let daemon = place.daemon().unwrap();
+    kill_process(daemon, Signal::KILL).unwrap();
+    wait_until("the daemon is gone", || place.daemon().is_none());
+    assert!(socket.exists(), "it is left");
+    place.unmount(&place.mountpoint());
+    assert_ne!(
+        refused(&socket),
+        Some(std::io::ErrorKind::ConnectionRefused)
+    );
+}
+
+/// Another mount may have got the number meanwhile, and listen there.
+fn refused(socket: &std::path::Path) -> Option<std::io::ErrorKind> {
+    let tried = std::os::unix::net::UnixStream::connect(socket);
+    tried.err().map(|error| error.kind())
+}

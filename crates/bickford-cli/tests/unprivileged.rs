@@ -225,3 +225,34 @@ fn root_sees_the_statistics_of_a_users_mount() {
         .arg("unmount")
         .arg(place.mountpoint())));
 }
+
+#[test]
+fn the_sockets_of_a_user_leave_no_directory() {
+    let Some(place) = place("the_sockets_of_a_user_leave_no_directory", "") else {
+        return;
+    };
+    let program = place.public_program();
+    let runtime = place.dir().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    std::os::unix::fs::chown(&runtime, Some(NOBODY), Some(NOBODY)).unwrap();
+    let sockets = runtime.join(format!("bickford-{NOBODY}"));
+    let unmount = || {
+        let mut command = as_nobody(&program);
+        command.env("XDG_RUNTIME_DIR", &runtime).arg("unmount");
+        assert_silent(&run(command.arg(place.mountpoint())));
+    };
+    let mount = || {
+        let mut command = as_nobody(&program);
+        command.env("XDG_RUNTIME_DIR", &runtime).arg("mount");
+        assert_silent(&run(command.args([place.source(), place.mountpoint()])));
+        assert_eq!(fs::read_dir(&sockets).unwrap().count(), 1);
+    };
+    mount();
+    unmount();
+    wait_until("the directory is gone", || !sockets.exists());
+    mount();
+    kill_process(place.daemon().unwrap(), Signal::KILL).unwrap();
+    wait_until("the daemon is gone", || place.daemon().is_none());
+    unmount();
+    assert!(!sockets.exists());
+}

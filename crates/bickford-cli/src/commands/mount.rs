@@ -13,6 +13,7 @@ use bickford::mount::{
     MountGuard, MountOptions, OptionError, Unmount, Via, fsname_of, split_options, unknown,
 };
 use bickford::trace::Snapshot;
+use bickford::trace::control::{Control, socket_directory};
 use bickford_layers::Summary;
 use bickford_stackfs::LowerWatch;
 use clap::CommandFactory;
@@ -21,6 +22,7 @@ use crate::argv;
 use crate::backend::{Backend, Choices, Serving};
 use crate::cli::{Cli, Failure};
 use crate::commands::stat;
+use crate::commands::unmount::socket::remove_directory;
 use crate::daemon::{self, Background};
 use crate::logging::Log;
 use crate::notify::notify;
@@ -237,7 +239,7 @@ impl Service {
             aborting,
             stats,
         } = self;
-        let control = session.serve_control();
+        let control = serve_control(&session);
         if let Err(error) = &control {
             tracing::warn!("no control socket, so 'bickford stat' will not work: {error}");
         }
@@ -257,6 +259,7 @@ impl Service {
         session.wait();
         drop(watch);
         drop(control);
+        remove_directory(&socket_directory());
         let report = layers.report();
         if !report.is_empty() {
             tracing::info!("layers:\n{report}");
@@ -275,6 +278,14 @@ impl Service {
         }
         tracing::info!("{mountpoint}: unmounted");
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn serve_control(session: &MountedSession) -> io::Result<Control> {
+    match session.serve_control() {
+        // Another daemon of the user has just ended, and removed the directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => session.serve_control(),
+        served => served,
     }
 }
 

@@ -92,6 +92,12 @@ impl Target {
         Err(reason.unwrap_or_else(|| "the daemon has no control socket".to_owned()))
     }
 
+    /// The control sockets that may be its daemon's.
+    pub(crate) fn sockets(&self) -> Vec<control::Socket> {
+        let found = control::find(self.connection, self.user);
+        found.into_iter().flatten().collect()
+    }
+
     pub(crate) fn connection(&self) -> Connection {
         let read = |name: &str| {
             let path = format!("/sys/fs/fuse/connections/{}/{name}", self.connection);

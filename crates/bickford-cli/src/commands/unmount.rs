@@ -1,10 +1,13 @@
 //! `bickford unmount`.
 
+pub(crate) mod socket;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bickford::mount::Unmount;
 
+use super::target::Target;
 use crate::cli::Failure;
 
 /// Unmount a FUSE mount, also one that hangs or whose server is gone.
@@ -30,6 +33,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         (_, true) => Unmount::Force,
         _ => Unmount::Normal,
     };
+    // A daemon that unmounts itself names the mount, and removes its own.
+    let sockets = match arguments.identity {
+        None => Target::find(&arguments.mountpoint).map_or_else(|_| Vec::new(), |it| it.sockets()),
+        Some(_) => Vec::new(),
+    };
     bickford::mount::unmount_only(&arguments.mountpoint, arguments.identity, mode)?;
+    socket::remove_left(&sockets);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,58 @@
+//! What a daemon that was killed leaves beside its mount: its control socket.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use bickford::trace::control::Socket;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat, unlinkat};
+
+/// Write permission for others than the owner.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Removes those of the sockets that nobody listens to any more. They were found before the mount was taken
+/// away: the number of its connection, which is their name, may be another mount's by now.
+pub(super) fn remove_left(sockets: &[Socket]) {
+    for socket in sockets.iter().filter(|socket| is_left(socket)) {
+        if let Err(error) = remove(socket) {
+            tracing::debug!("{}: {error}", socket.path().display());
+        }
+    }
+}
+
+fn is_left(socket: &Socket) -> bool {
+    let refused = UnixStream::connect(socket.address()).map_err(|error| error.kind());
+    matches!(refused, Err(io::ErrorKind::ConnectionRefused))
+}
+
+fn remove(socket: &Socket) -> io::Result<()> {
+    let found = std::fs::metadata(socket.address())?;
+    let (directory, name) = (socket.path().parent(), socket.path().file_name());
+    let (Some(directory), Some(name)) = (directory, name) else {
+        return Ok(());
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = openat(CWD, directory, flags, Mode::empty())?;
+    let stat = fstat(&place)?;
+    if stat.st_uid != found.uid() || stat.st_mode & WRITABLE_BY_OTHERS != 0 {
+        return Err(io::Error::other(
+            "left: its directory is another user's, or others may write there",
+        ));
+    }
+    let now = statat(&place, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (now.st_dev, now.st_ino) == (found.dev(), found.ino()) {
+        unlinkat(&place, name, AtFlags::empty())?;
+        remove_directory(directory);
+    }
+    Ok(())
+}
+
+/// Removes a user's directory of sockets where it is empty. Root's stays.
+pub(crate) fn remove_directory(directory: &Path) {
+    let name = directory.file_name().unwrap_or_default();
+    if name.as_encoded_bytes().starts_with(b"bickford-") {
+        // Others of the user's mounts have theirs there.
+        let _ = std::fs::remove_dir(directory);
+    }
+}
