@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use bickford::FileSystem;
 use bickford::mount::MountGuard;
+use bickford::session::SessionError;
 use bickford::transport::{TransportChoice, Yielding};
 use bickford::{LowLatency, MountOptions, MountedSession, Session, SessionConfig, Workers};
 use bickford_layers::{LayerSpec, Summary};
 use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
 use clap::ValueEnum;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, cure};
+use crate::logging::reasons;
 
 /// The configurations by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -186,6 +188,21 @@ pub(crate) struct Backend {
     choices: Choices,
 }
 
+fn did_not_begin(error: &SessionError) -> Failure {
+    let SessionError::Start { mountpoint, source } = error else {
+        return Failure::new(error.to_string());
+    };
+    let reason = match reasons() {
+        // Refused by the file system, which has logged why.
+        Some(reasons) if source.kind() == std::io::ErrorKind::Other => reasons,
+        _ => format!("{source}{}", cure(source)),
+    };
+    let shown = mountpoint.display();
+    Failure::new(format!(
+        "mount {shown}: the session did not begin: {reason}"
+    ))
+}
+
 /// What serves the mount.
 pub(crate) struct Serving {
     pub(crate) session: MountedSession,
@@ -286,7 +303,7 @@ impl Backend {
         let mount = bickford::mount::mount(mountpoint, options).map_err(|error| fail(&error))?;
         mounted(&mount.guard);
         let session =
-            Session::on_mount(self.served, mount, config).map_err(|error| fail(&error))?;
+            Session::on_mount(self.served, mount, config).map_err(|error| did_not_begin(&error))?;
         let watch = self.stackfs.watch_lower(session.server());
         let watch = watch.map_err(|error| fail(&error))?;
         // Said once it answers; the session has said before what it negotiated.

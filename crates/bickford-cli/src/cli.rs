@@ -1,6 +1,8 @@
 //! The command line: every flag is declared once, in the arguments of its command; parser, help, man
 //! pages and completions derive from that.
 
+use std::io;
+
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
@@ -43,6 +45,21 @@ pub(crate) struct Failure(pub(crate) String);
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
+    }
+}
+
+/// What to do where the system has no more of what was asked for; nothing for other errors.
+pub(crate) fn cure(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            "; no thread could be started: allow more processes (ulimit -u, pids.max of the cgroup) or address \
+             space (ulimit -v), or ask for fewer threads with --workers or -s"
+        }
+        io::ErrorKind::OutOfMemory => {
+            "; there is too little memory: allow more (ulimit -v, memory.max of the cgroup), or ask for fewer \
+             threads with --workers or -s"
+        }
+        _ => "",
     }
 }
 

@@ -27,7 +27,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::front::Front;
 use self::report::{Outcome, Place, Report};
-use crate::cli::Failure;
+use crate::cli::{Failure, cure};
 
 /// Set for the process in the background.
 const MARK: &str = "BICKFORD_BACKGROUND";
@@ -41,7 +41,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 fn failed(error: io::Error) -> Failure {
     Failure::new(format!(
-        "go into the background: {error}; use -f to stay in the foreground"
+        "go into the background: {error}{}; use -f to stay in the foreground",
+        cure(&error)
     ))
 }
 

@@ -1,6 +1,9 @@
 //! Where log lines go: standard error in the foreground, a file, or syslog (which is the journal where
 //! systemd runs) for a daemon.
 
+mod filter;
+mod reasons;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,9 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tracing::Level;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
+pub(crate) use self::reasons::reasons;
+
+use self::reasons::Reasons;
 use crate::cli::Failure;
 
 const SYSLOG: &str = "/dev/log";
@@ -42,13 +50,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts logging with `filter`: to `file`, or to syslog for a daemon, or to standard error.
-    pub(crate) fn start(filter: &str, file: Option<&Path>, daemon: bool) -> Result<Self, Failure> {
-        let filter = EnvFilter::try_new(filter).map_err(|error| {
-            Failure::new(format!(
-                "--log {filter}: {error}; write LEVEL or MODULE=LEVEL, with error, warn, info, debug or trace"
-            ))
-        })?;
+    /// Starts logging what `text` says: to `file`, or to syslog for a daemon, or to standard error.
+    pub(crate) fn start(text: &str, file: Option<&Path>, daemon: bool) -> Result<Self, Failure> {
+        let refused = |what: String| {
+            let allowed = filter::allowed();
+            Failure::new(format!("--log {text}: {what}; {allowed}"))
+        };
+        filter::check(text).map_err(refused)?;
+        let filter = EnvFilter::try_new(text).map_err(|error| refused(error.to_string()))?;
         let sink = match file {
             None if daemon => syslog(),
             None => Sink::Standard,
@@ -62,11 +71,13 @@ impl Log {
         let log = Self {
             state: Arc::new(Mutex::new(state)),
         };
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let lines = tracing_subscriber::fmt::layer()
             .with_ansi(colours)
             .with_writer(log.clone())
-            .finish();
+            .with_filter(filter);
+        let subscriber = tracing_subscriber::registry()
+            .with(lines)
+            .with(Reasons.with_filter(LevelFilter::ERROR));
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|error| Failure::new(format!("start logging: {error}")))?;
         Ok(log)

@@ -12,7 +12,7 @@ use bickford::mount::{MountGuard, Unmount, Via};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::signal_name;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, cure};
 use crate::commands::mount::statistics;
 use crate::daemon;
 use crate::notify::notify;
@@ -58,9 +58,12 @@ impl Signals {
         let spawned = std::thread::Builder::new()
             .name("bickford-signal".to_owned())
             .spawn(wait);
-        spawned
-            .map(|_| aborting)
-            .map_err(|error| Failure::new(format!("start the thread of signals: {error}")))
+        spawned.map(|_| aborting).map_err(|error| {
+            Failure::new(format!(
+                "start the thread of signals: {error}{}",
+                cure(&error)
+            ))
+        })
     }
 }
 

@@ -49,6 +49,19 @@ fn each_wrong_option_is_named() {
             1,
             &["--log bickford=loud"],
         ),
+        (
+            &["--log", "nonsense"],
+            1,
+            &["\"nonsense\" is no level", "warn"],
+        ),
+        (&["--log", ""], 1, &["no level", "warn"]),
+        (&["--log", "trace="], 1, &["no level", "MODULE=LEVEL"]),
+        (&["-o", "log=garbage::"], 1, &["garbage::", "no level"]),
+        (
+            &["--log", "hyper=warn"],
+            1,
+            &["\"hyper\" is no module of ours"],
+        ),
     ];
     for (arguments, status, parts) in cases {
         assert_refused(&place.mount(arguments), *status, parts);

@@ -87,6 +87,9 @@ fn a_start_that_fails_for_want_of_memory_leaves_no_mount() {
         let output = run(command.args([place.source(), place.mountpoint()]));
         let left = place.listed().is_some();
         assert_eq!(left, output.status.success(), "{kib} KiB: {output:?}");
+        let said = stderr(&output);
+        let told = !said.contains("did not begin") || said.contains("ulimit -v");
+        assert!(told, "{kib} KiB: {said}");
         if left {
             assert_silent(&run(bickford()
                 .args(["unmount", "-z"])

@@ -129,6 +129,23 @@ fn what_fusermount3_refuses_is_passed_on() {
 }
 
 #[test]
+fn a_mode_that_a_user_cannot_have_is_refused_with_its_reason() {
+    let test = "a_mode_that_a_user_cannot_have_is_refused_with_its_reason";
+    let Some(place) = place(test, "") else {
+        return;
+    };
+    let mut command = as_nobody(&place.public_program());
+    command.args(["mount", "--io=passthrough", "--log=off"]);
+    let output = run(command.args([place.source(), place.mountpoint()]));
+    assert_refused(
+        &output,
+        1,
+        &["io=passthrough", "CAP_SYS_ADMIN", "use io=cached"],
+    );
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
 fn auto_unmount_outlives_kill_for_users_too() {
     let Some(place) = place("auto_unmount_outlives_kill_for_users_too", "") else {
         return;
