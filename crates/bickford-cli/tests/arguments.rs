@@ -50,6 +50,11 @@ fn each_wrong_option_is_named() {
             &["--log bickford=loud"],
         ),
         (
+            &["--layer", "log:format=json"],
+            1,
+            &["log:format=json", "file=PATH", "-f"],
+        ),
+        (
             &["--log", "nonsense"],
             1,
             &["\"nonsense\" is no level", "warn"],

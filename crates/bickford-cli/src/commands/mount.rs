@@ -14,7 +14,7 @@ use bickford::mount::{
 };
 use bickford::trace::Snapshot;
 use bickford::trace::control::{Control, socket_directory};
-use bickford_layers::Summary;
+use bickford_layers::{LayerSpec, Summary};
 use bickford_stackfs::LowerWatch;
 use clap::CommandFactory;
 
@@ -158,8 +158,25 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let options = arguments.mount_options()?;
+    if !arguments.in_foreground() {
+        check_layers_of_a_daemon(&arguments.choices.layers)?;
+    }
     let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
     backend.check_mount(&arguments.mountpoint, &options)
+}
+
+/// A daemon has no standard error, which is where the layer `log` writes without a file.
+fn check_layers_of_a_daemon(layers: &[LayerSpec]) -> Result<(), Failure> {
+    let to_stderr = |layer: &&LayerSpec| {
+        layer.name() == "log" && !layer.options().any(|(key, _)| key == "file")
+    };
+    match layers.iter().find(to_stderr) {
+        None => Ok(()),
+        Some(layer) => Err(Failure::new(format!(
+            "--layer {layer}: in the background there is no standard error to write to; give it a file \
+             (log:file=PATH), or stay in the foreground (-f)"
+        ))),
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {

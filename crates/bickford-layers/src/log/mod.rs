@@ -2,7 +2,7 @@
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `file=PATH` | where to; standard error by default |
+//! | `file=PATH` | where to; standard error by default, which a daemon in the background has not |
 //! | `format=text` or `format=json` | one line of text, or one JSON object, for each operation; text by default |
 //! | `ops=A\|B` | which operations; all by default |
 //! | `paths=false` | node ids alone; saves the table of names |
@@ -50,7 +50,10 @@ pub const ENTRY: Entry = Entry {
     name: "log",
     about: "writes down each operation with its path",
     options: &[
-        ("file=PATH", "where to [standard error]"),
+        (
+            "file=PATH",
+            "where to [standard error; needed in the background]",
+        ),
         ("format=text|json", "lines of text or JSON objects [text]"),
         ("ops=A|B", "which operations [all]"),
         ("paths=false", "node ids alone"),
