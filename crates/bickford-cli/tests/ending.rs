@@ -11,7 +11,9 @@ use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 
 use bickford::mount::{MountOptions, Mounted, Unmount, mount};
-use common::{Place, Running, assert_refused, assert_silent, bickford, run, stderr, wait_until};
+use common::{
+    Place, Running, assert_refused, assert_silent, bickford, run, stderr, stop, wait_until,
+};
 use rustix::process::{Signal, kill_process};
 
 /// A process whose current directory is `dir`; ends with the test.
@@ -236,4 +238,53 @@ fn the_socket_of_a_daemon_that_was_killed_goes_with_its_mount() {
 fn refused(socket: &std::path::Path) -> Option<std::io::ErrorKind> {
     let tried = std::os::unix::net::UnixStream::connect(socket);
     tried.err().map(|error| error.kind())
+}
+
+#[test]
+fn unmounting_a_mount_that_hangs_says_that_requests_wait() {
+    let Some(place) = Place::new() else { return };
+    let served = place.mount_in_foreground(&["--preset", "base"]);
+    stop(&served);
+    let mut command = Command::new("stat");
+    command.arg(place.mountpoint().join("none"));
+    let asks = Running::of(command.stderr(Stdio::null()).spawn().unwrap());
+    let wchan = format!("/proc/{}/wchan", asks.pid().as_raw_nonzero());
+    wait_until("it waits", || {
+        fs::read_to_string(&wchan).is_ok_and(|name| name.contains("request_wait"))
+    });
+    let refused = run(bickford().arg("unmount").arg(place.mountpoint()));
+    assert_refused(&refused, 1, &["busy", "bickford stat", "--force"]);
+    assert!(!stderr(&refused).contains("as root"), "{refused:?}");
+    kill_process(served.pid(), Signal::CONT).unwrap();
+    assert!(!asks.output().status.success());
+}
+
+#[test]
+fn unmounting_from_within_names_others_only() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    let mut command = bickford();
+    command
+        .current_dir(place.mountpoint())
+        .args(["unmount", "../mnt"]);
+    let output = run(&mut command);
+    assert!(!stderr(&output).contains("(bickford)"), "{output:?}");
+    if place.listed().is_some() {
+        place.unmount(&place.mountpoint());
+    }
+}
+
+#[test]
+fn what_is_mounted_below_is_to_go_first() {
+    let Some(place) = Place::new() else { return };
+    fs::create_dir(place.source().join("below")).unwrap();
+    assert_silent(&place.mount(&[]));
+    let below = place.mountpoint().join("below");
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", &below, "tmpfs", flags, None).unwrap();
+    let refused = run(bickford().arg("unmount").arg(place.mountpoint()));
+    rustix::mount::unmount(&below, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_refused(&refused, 1, &["mnt/below", "unmount that first"]);
+    assert!(!stderr(&refused).contains("end them"), "{refused:?}");
+    place.unmount(&place.mountpoint());
 }

@@ -10,7 +10,9 @@ mod common;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use common::{Place, Running, assert_refused, assert_silent, bickford, run, stderr, wait_until};
+use common::{
+    Place, Running, assert_refused, assert_silent, bickford, run, stderr, stop, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Keeps who waits for the mount waiting, which asks for its statistics.
@@ -111,7 +113,7 @@ fn a_mount_that_answers_with_errors_is_taken_away() {
 fn a_start_that_hangs_ends_with_who_waits_for_it() {
     let Some(place) = Place::new() else { return };
     let served = place.mount_in_foreground(&["--preset", "base"]);
-    kill_process(served.pid(), Signal::STOP).unwrap();
+    stop(&served);
     let mut command = bickford();
     command.args(["mount", "--preset", "base"]);
     command.arg(place.source()).arg(place.mountpoint());

@@ -33,12 +33,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         (_, true) => Unmount::Force,
         _ => Unmount::Normal,
     };
+    let target = Target::find(&arguments.mountpoint).ok();
+    let mut mountpoint = arguments.mountpoint.as_path();
+    if let Some(target) = &target {
+        mountpoint = &target.mountpoint;
+        // Started in the mount, this process would keep it busy itself.
+        std::env::set_current_dir("/").map_err(|error| Failure::new(format!("cd /: {error}")))?;
+    }
     // A daemon that unmounts itself names the mount, and removes its own.
-    let sockets = match arguments.identity {
-        None => Target::find(&arguments.mountpoint).map_or_else(|_| Vec::new(), |it| it.sockets()),
-        Some(_) => Vec::new(),
+    let sockets = match (&target, arguments.identity) {
+        (Some(target), None) => target.sockets(),
+        _ => Vec::new(),
     };
-    bickford::mount::unmount_only(&arguments.mountpoint, arguments.identity, mode)?;
+    bickford::mount::unmount_only(mountpoint, arguments.identity, mode)?;
     socket::remove_left(&sockets);
     Ok(ExitCode::SUCCESS)
 }

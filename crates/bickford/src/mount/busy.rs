@@ -13,6 +13,11 @@ use crate::sys::mount::parse_mount_id;
 /// Most processes a message names.
 const NAMED: usize = 8;
 
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// Where a thread is that waits for an answer (`fs/fuse/dev.c`), as proc_pid_wchan(5) has it.
+const WAITS: &str = "request_wait_answer";
+
 /// How a process uses a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
@@ -24,6 +29,8 @@ pub enum Use {
     Descriptor(u32),
     /// A file of it is mapped.
     Mapping,
+    /// A thread waits for the answer of a request.
+    Request,
 }
 
 impl fmt::Display for Use {
@@ -33,6 +40,7 @@ impl fmt::Display for Use {
             Self::RootDirectory => f.write_str("root directory"),
             Self::Descriptor(number) => write!(f, "descriptor {number}"),
             Self::Mapping => f.write_str("mapped file"),
+            Self::Request => f.write_str("waits for an answer"),
         }
     }
 }
@@ -61,6 +69,11 @@ impl fmt::Display for Holder {
 
 /// The processes that use the mount, as far as this process may see them.
 pub(super) fn holders(entry: &MountEntry) -> Vec<Holder> {
+    found(|process| uses(process, entry))
+}
+
+/// The processes that have any uses.
+fn found(uses: impl Fn(&Path) -> Vec<Use>) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -68,7 +81,7 @@ pub(super) fn holders(entry: &MountEntry) -> Vec<Holder> {
         .flatten()
         .filter_map(|process| {
             let pid = process.file_name().to_str()?.parse().ok()?;
-            let uses = uses(&process.path(), entry);
+            let uses = uses(&process.path());
             (!uses.is_empty()).then(|| Holder {
                 pid,
                 name: name(&process.path()),
@@ -80,20 +93,83 @@ pub(super) fn holders(entry: &MountEntry) -> Vec<Holder> {
     found
 }
 
-/// The holders and the mounts below, as part of a sentence.
-pub(super) fn describe(holders: &[Holder], below: &[PathBuf]) -> String {
+/// How many requests of the connection wait for an answer, where fusectl tells.
+pub(super) fn requests(entry: &MountEntry) -> u64 {
+    waiting_of(&PathBuf::from(format!("{CONNECTIONS}/{}", entry.minor)))
+}
+
+fn waiting_of(connection: &Path) -> u64 {
+    let text = fs::read_to_string(connection.join("waiting"));
+    text.ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// The processes that wait for an answer of the mount. The kernel does not say of which mount: they are known
+/// only where no other has requests that wait.
+pub(super) fn waiting(entry: &MountEntry) -> Vec<Holder> {
+    let connections = fs::read_dir(CONNECTIONS).into_iter().flatten().flatten();
+    let others = connections.filter(|other| other.file_name() != *entry.minor.to_string());
+    if others
+        .map(|other| waiting_of(&other.path()))
+        .any(|waits| waits > 0)
+    {
+        return Vec::new();
+    }
+    found(|process| match waits_for_an_answer(process) {
+        true => vec![Use::Request],
+        false => Vec::new(),
+    })
+}
+
+fn waits_for_an_answer(process: &Path) -> bool {
+    let tasks = fs::read_dir(process.join("task"));
+    tasks.into_iter().flatten().flatten().any(|task| {
+        let place = fs::read_to_string(task.path().join("wchan"));
+        place.is_ok_and(|name| name == WAITS)
+    })
+}
+
+/// Who and what keeps the mount, and what to do, as the end of a sentence.
+pub(super) fn describe(
+    mountpoint: &Path,
+    holders: &[Holder],
+    below: &[PathBuf],
+    requests: u64,
+) -> String {
+    let shown = mountpoint.display();
     let mut parts = below
         .iter()
-        .map(|path| format!("{} is mounted below it", path.display()))
+        .map(|path| format!("{} is mounted below it, unmount that first", path.display()))
         .collect::<Vec<_>>();
     parts.extend(holders.iter().take(NAMED).map(Holder::to_string));
     if holders.len() > NAMED {
         parts.push(format!("and {} more", holders.len() - NAMED));
     }
+    if requests > 0 && below.is_empty() {
+        let some = "requests wait in it for an answer";
+        parts.push(format!("{some} ('bickford stat {shown}' shows them)"));
+    }
     if parts.is_empty() {
-        "used by processes that this user may not look at, or by the kernel (see 'fuser -vm' as root)".to_owned()
-    } else {
-        parts.join("; ")
+        parts.push(unknown_users(mountpoint));
+    }
+    let whole = parts.join("; ");
+    match (holders, below, requests) {
+        ([], [], 1..) => format!("{whole}; --force fails them"),
+        ([], [_, ..], _) => format!("{whole}, or unmount with --lazy (gone when nobody uses it)"),
+        _ => format!(
+            "{whole}; end them, or unmount with --lazy (gone when they are) or --force (their requests fail)"
+        ),
+    }
+}
+
+fn unknown_users(mountpoint: &Path) -> String {
+    let shown = mountpoint.display();
+    match rustix::process::geteuid().is_root() {
+        true => format!(
+            "used by the kernel, or by processes that are not seen in /proc here (see 'fuser -vm {shown}')"
+        ),
+        false => "used by processes that this user may not look at, or by the kernel (see 'fuser -vm' as root)".to_owned(),
     }
 }
 
@@ -170,10 +246,24 @@ mod tests {
             name: "cat".to_owned(),
             uses: vec![Use::Descriptor(3)],
         };
-        assert_eq!(describe(&[holder(7)], &[]), "pid 7 (cat): descriptor 3");
+        let said = |holders: &[Holder], below: &[&str], requests| {
+            let below = below.iter().map(PathBuf::from).collect::<Vec<_>>();
+            describe(Path::new("/m"), holders, &below, requests)
+        };
+        assert!(said(&[holder(7)], &[], 0).starts_with("pid 7 (cat): descriptor 3; end them, or"));
         let many = (1..=10).map(holder).collect::<Vec<_>>();
-        assert!(describe(&many, &[]).ends_with("; and 2 more"));
-        assert!(describe(&[], &[PathBuf::from("/m/x")]).contains("/m/x is mounted below it"));
-        assert!(describe(&[], &[]).contains("may not look at"));
+        assert!(said(&many, &[], 0).contains("; and 2 more; end them"));
+        let below = said(&[], &["/m/x"], 0);
+        assert!(
+            below.starts_with("/m/x is mounted below it, unmount that first"),
+            "{below}"
+        );
+        assert!(!below.contains("end them"), "{below}");
+        let hangs = said(&[], &[], 3);
+        assert!(
+            hangs.contains("'bickford stat /m'") && hangs.contains("--force"),
+            "{hangs}"
+        );
+        assert!(said(&[], &[], 0).contains("used by"));
     }
 }

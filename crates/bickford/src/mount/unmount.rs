@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -16,8 +16,8 @@ use super::fusermount;
 use super::mountinfo::MountEntry;
 use crate::sys::mount::mount_identity_at;
 
-/// How often a busy mount that nobody seems to use is tried, and how long between.
-const BUSY_TRIES: u32 = 50;
+/// How long a busy mount that nobody seems to use is tried, and how long between.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// How to unmount.
@@ -73,7 +73,7 @@ pub enum UnmountError {
         mountpoint: PathBuf,
     },
     /// Somebody uses it.
-    #[error("unmount {}: busy: {}; end them, or unmount with --lazy (gone when they are) or --force (their requests fail)", .mountpoint.display(), busy::describe(.holders, .below))]
+    #[error("unmount {}: busy: {}", .mountpoint.display(), busy::describe(.mountpoint, .holders, .below, *.requests))]
     Busy {
         /// The mount point.
         mountpoint: PathBuf,
@@ -81,6 +81,8 @@ pub enum UnmountError {
         holders: Vec<Holder>,
         /// Mounts below it.
         below: Vec<PathBuf>,
+        /// Requests that wait for an answer, where fusectl tells.
+        requests: u64,
     },
     /// Not ours, and no helper.
     #[error("unmount {}: CAP_SYS_ADMIN is missing and fusermount3 was not found; install the fuse3 package or run as root", .mountpoint.display())]
@@ -261,15 +263,11 @@ fn unmount_patiently(
     flags: UnmountFlags,
     all: &[MountEntry],
 ) -> Result<(), Errno> {
-    let mut left = BUSY_TRIES;
+    let deadline = Instant::now() + BUSY_PATIENCE;
     loop {
         let result = rustix::mount::unmount(&entry.mountpoint, flags);
-        left -= 1;
-        let used = || {
-            let used = busy_error(entry, all);
-            !matches!(used, UnmountError::Busy { holders, below, .. } if holders.is_empty() && below.is_empty())
-        };
-        if result != Err(Errno::BUSY) || left == 0 || used() {
+        let used = || !below(entry, all).is_empty() || !busy::holders(entry).is_empty();
+        if result != Err(Errno::BUSY) || Instant::now() > deadline || used() {
             return result;
         }
         std::thread::sleep(BUSY_PAUSE);
@@ -302,12 +300,23 @@ fn unmount_by_helper(
 }
 
 fn busy_error(entry: &MountEntry, all: &[MountEntry]) -> UnmountError {
-    let below = all.iter().filter(|listed| listed.parent == entry.id);
+    let requests = busy::requests(entry);
+    let mut holders = busy::holders(entry);
+    if holders.is_empty() && requests > 0 {
+        holders = busy::waiting(entry);
+    }
     UnmountError::Busy {
         mountpoint: entry.mountpoint.clone(),
-        holders: busy::holders(entry),
-        below: below.map(|listed| listed.mountpoint.clone()).collect(),
+        holders,
+        below: below(entry, all),
+        requests,
     }
+}
+
+/// What is mounted on this mount.
+fn below(entry: &MountEntry, all: &[MountEntry]) -> Vec<PathBuf> {
+    let below = all.iter().filter(|listed| listed.parent == entry.id);
+    below.map(|listed| listed.mountpoint.clone()).collect()
 }
 
 #[cfg(test)]
