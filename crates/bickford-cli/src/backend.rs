@@ -1,5 +1,6 @@
 //! What is mounted: the pass-through file system with a named configuration.
 
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use bickford::mount::MountGuard;
 use bickford::session::SessionError;
 use bickford::transport::{TransportChoice, Yielding};
 use bickford::{LowLatency, MountOptions, MountedSession, Session, SessionConfig, Workers};
+use bickford_layers::crypt::{looks_encrypted, makes_a_key};
 use bickford_layers::{LayerSpec, Summary};
 use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
 use clap::ValueEnum;
@@ -188,6 +190,31 @@ pub(crate) struct Backend {
     choices: Choices,
 }
 
+/// Most names that are looked at for a new key.
+const NAMES_LOOKED_AT: usize = 1000;
+
+/// Whether `source` may be under a new key: one of another key would seem to be empty.
+fn check_new_key(source: &Path) -> Result<(), Failure> {
+    let names = std::fs::read_dir(source).into_iter().flatten().flatten();
+    let names = names.take(NAMES_LOOKED_AT).map(|entry| entry.file_name());
+    let (encrypted, others) =
+        names.partition::<Vec<_>, _>(|name| looks_encrypted(name.as_encoded_bytes()));
+    let shown = source.display();
+    match (encrypted.is_empty(), others.is_empty()) {
+        (true, true) => Ok(()),
+        (false, _) => Err(Failure::new(format!(
+            "--layer crypt: {shown} holds names that look encrypted, and create=true would make another key, which \
+             reads none of them; give the key file that they were made with, or an empty directory"
+        ))),
+        (true, false) => {
+            // Who goes to the background has no log yet, and the daemon finds the key made.
+            let text = "is not empty, and what is in it is not shown under a new key";
+            let _ = writeln!(std::io::stderr(), "bickford: warning: {shown} {text}");
+            Ok(())
+        }
+    }
+}
+
 fn did_not_begin(error: &SessionError) -> Failure {
     let SessionError::Start { mountpoint, source } = error else {
         return Failure::new(error.to_string());
@@ -239,6 +266,9 @@ impl Backend {
         let stackfs = builder.mount_flags(mount.flags).build();
         let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
         let stackfs = Arc::new(stackfs);
+        if choices.layers.iter().any(makes_a_key) {
+            check_new_key(source)?;
+        }
         let (served, layers) =
             bickford_layers::build(&choices.layers, Box::new(Arc::clone(&stackfs)))
                 .map_err(|error| Failure::new(error.to_string()))?;

@@ -188,3 +188,40 @@ fn output_that_nobody_reads_is_no_failure() {
         assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }
 }
+
+#[test]
+fn keys_that_cannot_be_used_say_why() {
+    let Some(place) = Place::new() else { return };
+    let (key, pass) = (place.dir().join("key"), place.dir().join("pass"));
+    std::fs::write(&pass, "secret\n").unwrap();
+    let layer = |more: &str| {
+        let (key, pass) = (key.display(), pass.display());
+        format!("crypt:key={key},passphrase-file={pass},{more}")
+    };
+    let cases: &[(&str, &[&str])] = &[
+        ("create=true,memory=1", &["memory=1", "32K to 4G"]),
+        ("create=true,memory=1000G", &["memory=1000G", "32K to 4G"]),
+        ("create=true,passes=0", &["passes=0", "1 to 1024"]),
+    ];
+    for (more, parts) in cases {
+        assert_refused(&place.mount(&["--layer", &layer(more)]), 1, parts);
+        assert!(!key.exists());
+    }
+    std::fs::write(&key, "short").unwrap();
+    let refused = place.mount(&["--layer", &layer("")]);
+    assert_refused(&refused, 1, &["/key: ", "does not begin as one"]);
+
+    std::fs::remove_file(&key).unwrap();
+    let new = layer("create=true,memory=32K,passes=1");
+    let warned = place.mount(&["--layer", &new]);
+    assert!(
+        common::stderr(&warned).contains("src is not empty"),
+        "{warned:?}"
+    );
+    std::fs::write(place.mountpoint().join("g"), "x").unwrap();
+    place.unmount(&place.mountpoint());
+    std::fs::remove_file(&key).unwrap();
+    let refused = place.mount(&["--layer", &new]);
+    assert_refused(&refused, 1, &["look encrypted", "another key"]);
+    assert!(!key.exists() && place.listed().is_none());
+}

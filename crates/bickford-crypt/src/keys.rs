@@ -1,5 +1,6 @@
 //! Keys, and the file that holds the master key.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -20,6 +21,8 @@ const PREFIX: usize = 16 + 16 + 32;
 /// All bytes of the file.
 const LENGTH: usize = PREFIX + 24 + 32 + 16;
 
+/// Least memory, in KiB, of each lane (RFC 9106).
+const LANE_MIN: u32 = 8;
 /// More memory, in KiB, than a key file may ask for.
 const MEMORY_MAX: u32 = 4 << 20;
 const TIMES_MAX: u32 = 1024;
@@ -44,6 +47,30 @@ impl Default for Cost {
             times: 3,
             lanes: 4,
         }
+    }
+}
+
+impl Cost {
+    /// What is possible, for messages.
+    pub(crate) const BOUNDS: &'static str =
+        "possible are 1 to 1024 passes, 1 to 64 lanes, and 8 KiB for each lane to 4 GiB of memory";
+
+    fn is_possible(self) -> bool {
+        let lanes = 1..=LANES_MAX;
+        lanes.contains(&self.lanes)
+            && (1..=TIMES_MAX).contains(&self.times)
+            && (LANE_MIN * self.lanes..=MEMORY_MAX).contains(&self.memory)
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            memory,
+            times,
+            lanes,
+        } = self;
+        write!(f, "{memory} KiB of memory, passes: {times}, lanes: {lanes}")
     }
 }
 
@@ -75,9 +102,11 @@ impl Keys {
 }
 
 fn wrapping_key(passphrase: &[u8], salt: &[u8], cost: Cost) -> Result<Zeroizing<[u8; 32]>, Error> {
-    let bounded = cost.memory <= MEMORY_MAX && cost.times <= TIMES_MAX && cost.lanes <= LANES_MAX;
-    let params = Params::new(cost.memory, cost.times, cost.lanes, Some(32)).ok();
-    let params = params.filter(|_| bounded).ok_or(Error::Cost(cost))?;
+    if !cost.is_possible() {
+        return Err(Error::Cost(cost));
+    }
+    let params = Params::new(cost.memory, cost.times, cost.lanes, Some(32));
+    let params = params.map_err(|_| Error::Cost(cost))?;
     let mut key = Zeroizing::new([0; 32]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_into(passphrase, salt, &mut *key)
@@ -119,15 +148,16 @@ pub(crate) fn wrap(
 
 /// The master key of a file.
 pub(crate) fn unwrap(file: &[u8], passphrase: &[u8]) -> Result<Zeroizing<[u8; 32]>, Error> {
-    if file.len() != LENGTH || !file.starts_with(&MAGIC) {
-        return Err(Error::NotAKeyFile);
+    if let Some(what) = wrong_with(file) {
+        return Err(Error::NotAKeyFile(what));
     }
+    let cut = || Error::NotAKeyFile("it was cut off".to_owned());
     let number = |at: usize| {
         let bytes = file.get(at..at + 4)?.try_into().ok()?;
         Some(u32::from_le_bytes(bytes))
     };
     let (Some(memory), Some(times), Some(lanes)) = (number(16), number(20), number(24)) else {
-        return Err(Error::NotAKeyFile);
+        return Err(cut());
     };
     let cost = Cost {
         memory,
@@ -142,8 +172,45 @@ pub(crate) fn unwrap(file: &[u8], passphrase: &[u8]) -> Result<Zeroizing<[u8; 32
     let master = cipher.decrypt(XNonce::from_slice(nonce), payload);
     let master = Zeroizing::new(master.map_err(|_| Error::WrongPassphrase)?);
     let mut key = Zeroizing::new([0; 32]);
-    key.copy_from_slice(master.get(..32).ok_or(Error::NotAKeyFile)?);
+    key.copy_from_slice(master.get(..32).ok_or_else(cut)?);
     Ok(key)
+}
+
+/// What tells that this is no key file, if anything does.
+fn wrong_with(file: &[u8]) -> Option<String> {
+    let len = file.len();
+    let (name, version) = MAGIC.split_at(15);
+    if file.is_empty() {
+        return Some("it is empty".to_owned());
+    }
+    if !file.starts_with(name) && !name.starts_with(file) {
+        return Some("it does not begin as one".to_owned());
+    }
+    match file.get(15) {
+        Some(other) if version != [*other] => {
+            return Some(format!("it is of version {other}, and not of 1"));
+        }
+        _ => {}
+    }
+    match len {
+        LENGTH => None,
+        0..LENGTH => Some(format!("it was cut off: it has {len} bytes of {LENGTH}")),
+        _ => Some(format!("it has more than its {LENGTH} bytes")),
+    }
+}
+
+/// The master key of the file at `path`.
+pub(crate) fn read(path: &Path, passphrase: &[u8]) -> Result<Zeroizing<[u8; 32]>, Error> {
+    let failed = |error: io::Error| Error::File(path.to_owned(), error.to_string());
+    // Before it is opened: that could wait for ever, or do something.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other(
+            "a key file is a regular file, and this is none",
+        )));
+    }
+    let file = crate::read_bounded(path, LENGTH as u64).map_err(failed)?;
+    let opened = unwrap(&file, passphrase);
+    opened.map_err(|error| Error::KeyFile(path.to_owned(), Box::new(error)))
 }
 
 /// Makes a file with a new master key, which must not exist yet.
@@ -198,6 +265,60 @@ mod tests {
         let mut file = wrap(&[9; 32], b"secret", CHEAP, &[1; 32], &[2; 24]).unwrap();
         file[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(unwrap(&file, b"secret").unwrap_err(), Error::Cost(cost));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_file_is_said_with_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let good = wrap(&[9; 32], b"secret", CHEAP, &[1; 32], &[2; 24]).unwrap();
+        let mut version = good.clone();
+        version[15] = 7;
+        let cases: [(&[u8], &str); 6] = [
+            (b"", "is empty"),
+            (b"secret\n", "does not begin as one"),
+            (&good[..10], "10 bytes of 136"),
+            (&good[..135], "135 bytes of 136"),
+            (&[good.as_slice(), b"x"].concat(), "more than its 136 bytes"),
+            (&version, "version 7"),
+        ];
+        for (bytes, what) in cases {
+            std::fs::write(&path, bytes).unwrap();
+            let said = read(&path, b"secret").unwrap_err().to_string();
+            assert!(said.contains(what) && said.contains("/key: "), "{said}");
+        }
+        std::fs::write(&path, &good).unwrap();
+        assert!(read(&path, b"secret").is_ok());
+        for endless in ["/dev/zero", "/dev/full"] {
+            let said = read(Path::new(endless), b"secret").unwrap_err().to_string();
+            assert!(said.contains("regular file"), "{said}");
+        }
+        assert!(crate::read_passphrase(Path::new("/dev/zero")).is_err());
+    }
+
+    #[test]
+    fn costs_out_of_bounds_say_the_bounds() {
+        let costs = [
+            Cost { memory: 7, ..CHEAP },
+            Cost {
+                memory: u32::MAX,
+                ..CHEAP
+            },
+            Cost { times: 0, ..CHEAP },
+            Cost {
+                times: TIMES_MAX + 1,
+                ..CHEAP
+            },
+            Cost { lanes: 0, ..CHEAP },
+            Cost { lanes: 64, ..CHEAP },
+        ];
+        for cost in costs {
+            let refused = wrapping_key(b"secret", &[0; 32], cost).unwrap_err();
+            assert!(
+                refused.to_string().contains("1 to 1024 passes"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ mod queue;
 #[cfg(test)]
 mod vectors;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +40,10 @@ use zeroize::Zeroizing;
 
 pub use geometry::SIZE_MAX;
 pub use keys::Cost;
-pub use names::{NAME_MAX, TARGET_MAX};
+pub use names::{NAME_MAX, TARGET_MAX, looks_encrypted};
+
+/// Most bytes of a file with a passphrase.
+const PASSPHRASE_MAX: u64 = 64 << 10;
 
 /// A key that cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,14 +51,17 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("{0}: {1}")]
     File(PathBuf, String),
+    /// The key file cannot be used, for this reason.
+    #[error("{0}: {1}")]
+    KeyFile(PathBuf, Box<Error>),
     /// The file is not one of a master key, or of another version.
-    #[error("the key file is not one that this version can read")]
-    NotAKeyFile,
+    #[error("no key file that this version can read: {0}; give the file that 'create' made")]
+    NotAKeyFile(String),
     /// The passphrase is not the right one, or the file was altered.
     #[error("the passphrase is wrong, or the key file was altered")]
     WrongPassphrase,
     /// More memory or time is asked for than is sensible, or less than Argon2 allows.
-    #[error("the cost {0:?} of the passphrase is out of bounds")]
+    #[error("what a try of the passphrase costs is out of bounds: {0}; {bounds}", bounds = Cost::BOUNDS)]
     Cost(Cost),
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
@@ -73,9 +81,13 @@ pub fn create_key_file(path: &Path, passphrase: &[u8], cost: Cost) -> Result<(),
 /// # Errors
 /// When the file cannot be read or holds none.
 pub fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let bytes = std::fs::read(path);
+    let read = read_bounded(path, PASSPHRASE_MAX);
     let mut passphrase =
-        Zeroizing::new(bytes.map_err(|error| Error::File(path.to_owned(), error.to_string()))?);
+        Zeroizing::new(read.map_err(|error| Error::File(path.to_owned(), error.to_string()))?);
+    if passphrase.len() as u64 > PASSPHRASE_MAX {
+        let more = format!("more than {PASSPHRASE_MAX} bytes, which is no passphrase");
+        return Err(Error::File(path.to_owned(), more));
+    }
     if passphrase.last() == Some(&b'\n') {
         passphrase.pop();
     }
@@ -88,6 +100,13 @@ pub fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
     Ok(passphrase)
 }
 
+/// Reads a file, and at most one byte more than `most`.
+fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// A file system that keeps its files encrypted in another one.
 #[derive(Debug)]
 pub struct Crypt {
@@ -98,15 +117,13 @@ impl Crypt {
     /// Over `lower`, with the master key of a key file.
     ///
     /// # Errors
-    /// When the file cannot be read or the passphrase does not open it.
+    /// When the file cannot be read, is no key file, or the passphrase does not open it.
     pub fn open(
         lower: Box<dyn FileSystem>,
         key_file: &Path,
         passphrase: &[u8],
     ) -> Result<Self, Error> {
-        let file = std::fs::read(key_file);
-        let file = file.map_err(|error| Error::File(key_file.to_owned(), error.to_string()))?;
-        let master = keys::unwrap(&file, passphrase)?;
+        let master = keys::read(key_file, passphrase)?;
         Ok(Self::with_master(lower, &master))
     }
 

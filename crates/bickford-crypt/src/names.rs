@@ -46,6 +46,14 @@ pub(crate) fn open(keys: &Keys, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Brok
     plain.map_err(|_| Broken)
 }
 
+/// Whether a name below could be one that was encrypted, with whatever key.
+#[must_use]
+pub fn looks_encrypted(name: &[u8]) -> bool {
+    URL_SAFE_NO_PAD
+        .decode(name)
+        .is_ok_and(|sealed| sealed.len() > TAG)
+}
+
 /// How long a target is whose length below is `length`.
 pub(crate) fn plain_length(length: u64) -> u64 {
     (length * 3 / 4).saturating_sub(TAG as u64)
@@ -54,6 +62,16 @@ pub(crate) fn plain_length(length: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn encrypted_names_look_so() {
+        let keys = Keys::from_master(&[1; 32]);
+        for name in ["a", "a name with blanks"] {
+            let sealed = seal(&keys, Kind::Name, name.as_bytes()).unwrap();
+            assert!(looks_encrypted(sealed.as_bytes()));
+            assert!(!looks_encrypted(name.as_bytes()));
+        }
+    }
 
     #[test]
     fn names_come_back_and_nothing_else_is_a_name() {

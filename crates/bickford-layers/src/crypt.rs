@@ -5,20 +5,26 @@
 //! | `key=PATH` | the key file; keep it, nothing can be read without it. Required |
 //! | `passphrase-file=PATH` | a file with the passphrase; a newline at its end does not count. Required |
 //! | `create=true` | makes the key file where there is none |
-//! | `memory=SIZE`, `passes=N` | what a try of the passphrase costs, for `create`; 64M and 3 by default |
+//! | `memory=SIZE`, `passes=N` | what a try of the passphrase costs, for `create`; 64M and 3 by default, 32K to 4G and 1 to 1024 |
 //!
 //! What is encrypted and how, and what is guaranteed, is told by [`bickford_crypt`] and by
 //! `docs/crypt-format.md`. Kernel pass-through and zero-message open are turned off. This layer has
 //! no switches: half of it would be a danger. The directory below should be empty at first: names
 //! that are not its own are not shown.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
+pub use bickford_crypt::looks_encrypted;
 use bickford_crypt::{Cost, Crypt, create_key_file, read_passphrase};
 
 use crate::LayerError;
 use crate::registry::{Built, Entry};
-use crate::spec::Options;
+use crate::spec::{LayerSpec, Options, parse_size};
+
+/// What a key file may ask for, with the four lanes that are the default: memory in KiB.
+const MEMORY: RangeInclusive<u32> = 32..=4 << 20;
+const PASSES: RangeInclusive<u32> = 1..=1024;
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {
@@ -30,9 +36,12 @@ pub const ENTRY: Entry = Entry {
         ("create=true", "makes the key file where there is none"),
         (
             "memory=SIZE",
-            "what a try of the passphrase takes, for create [64M]",
+            "what a try of the passphrase takes, 32K to 4G, for create [64M]",
         ),
-        ("passes=N", "how often it is gone over, for create [3]"),
+        (
+            "passes=N",
+            "how often it is gone over, 1 to 1024, for create [3]",
+        ),
     ],
     constructor: construct,
 };
@@ -48,12 +57,11 @@ fn construct(
     let passphrase = passphrase.ok_or_else(|| missing(options, "passphrase-file=PATH"))?;
     let create = options.flag("create")?.unwrap_or(false);
     let mut cost = Cost::default();
-    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    if let Some(memory) = options.size("memory")? {
-        cost.memory = narrow(memory >> 10);
+    if let Some(memory) = options.read("memory", parse_memory)? {
+        cost.memory = memory;
     }
-    if let Some(passes) = options.number("passes")? {
-        cost.times = narrow(passes);
+    if let Some(passes) = options.read("passes", parse_passes)? {
+        cost.times = passes;
     }
     let failed = |error: bickford_crypt::Error| LayerError::new(ENTRY.name, error);
     let passphrase = read_passphrase(Path::new(passphrase)).map_err(failed)?;
@@ -67,4 +75,50 @@ fn construct(
         about: format!("key of {}", key.display()),
         reporter: None,
     })
+}
+
+/// In KiB.
+fn parse_memory(text: &str) -> Result<u32, String> {
+    let kib = parse_size(text)? >> 10;
+    let possible = u32::try_from(kib).ok().filter(|kib| MEMORY.contains(kib));
+    possible.ok_or_else(|| "from 32K to 4G are possible".to_owned())
+}
+
+fn parse_passes(text: &str) -> Result<u32, String> {
+    let possible = text.parse().ok().filter(|passes| PASSES.contains(passes));
+    possible.ok_or_else(|| "a whole number from 1 to 1024 is meant".to_owned())
+}
+
+/// Whether a layer would make a key file, over a file system that should be empty then.
+#[must_use]
+pub fn makes_a_key(spec: &LayerSpec) -> bool {
+    let value = |key| {
+        spec.options()
+            .find(|(other, _)| *other == key)
+            .map(|it| it.1)
+    };
+    spec.name() == ENTRY.name
+        && matches!(value("create"), Some("true" | "yes" | "on"))
+        && value("key").is_some_and(|key| !Path::new(key).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_taken_within_their_bounds() {
+        assert_eq!(parse_memory("32K"), Ok(32));
+        assert_eq!(parse_memory("4G"), Ok(4 << 20));
+        for wrong in ["1", "31K", "5G", "1000G", "99999999999G", "x"] {
+            assert!(parse_memory(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_passes("1024"), Ok(1024));
+        for wrong in ["0", "1025", "99999999999", "-1", ""] {
+            assert!(
+                parse_passes(wrong).unwrap_err().contains("1 to 1024"),
+                "{wrong}"
+            );
+        }
+    }
 }
