@@ -80,6 +80,11 @@ impl Form {
                     given.next().ok_or(HelperError::Value("-t"))?;
                 }
                 Some("-N") => return Err(HelperError::Namespace),
+                Some("-h" | "--help") => form.arguments.push("--help".into()),
+                Some("-V" | "--version") => {
+                    form.arguments = vec!["bickford".into(), "--version".into()];
+                    return Ok(form);
+                }
                 Some(flags) if flags.len() > 1 && flags.starts_with('-') => {
                     for flag in flags.chars().skip(1) {
                         match flag {

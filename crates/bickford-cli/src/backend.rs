@@ -215,6 +215,17 @@ fn check_new_key(source: &Path) -> Result<(), Failure> {
     }
 }
 
+fn cannot_serve(error: &bickford_stackfs::Error) -> Failure {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    match (error, limit.current) {
+        (bickford_stackfs::Error::Descriptors(_), Some(limit)) => Failure::new(format!(
+            "{limit} open files, the limit of this process, are too few to serve a directory; raise it to 256 at \
+             least (ulimit -n 256)"
+        )),
+        _ => Failure::new(error.to_string()),
+    }
+}
+
 fn did_not_begin(error: &SessionError) -> Failure {
     let SessionError::Start { mountpoint, source } = error else {
         return Failure::new(error.to_string());
@@ -264,7 +275,7 @@ impl Backend {
         }
         let builder = StackFs::builder(source).settings(settings);
         let stackfs = builder.mount_flags(mount.flags).build();
-        let stackfs = stackfs.map_err(|error| Failure::new(error.to_string()))?;
+        let stackfs = stackfs.map_err(|error| cannot_serve(&error))?;
         let stackfs = Arc::new(stackfs);
         if choices.layers.iter().any(makes_a_key) {
             check_new_key(source)?;

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use bickford::mount::OptionError;
 use clap::{Parser, Subcommand};
 use thiserror::Error;
 
@@ -75,10 +76,25 @@ macro_rules! failure_from {
 
 failure_from!(
     bickford::mount::MountError,
-    bickford::mount::OptionError,
     bickford::mount::UnmountError,
     crate::argv::HelperError,
 );
+
+impl From<OptionError> for Failure {
+    fn from(error: OptionError) -> Self {
+        match error {
+            OptionError::Unknown {
+                option, nearest, ..
+            } => {
+                let near = nearest.map(|name| format!("did you mean '{name}'? "));
+                let near = near.unwrap_or_default();
+                let all = "'bickford mount --help' tells of all";
+                Self(format!("mount option '{option}' is not known; {near}{all}"))
+            }
+            _ => Self(error.to_string()),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ mod notify;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -18,18 +18,35 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::argv::Form;
 use crate::cli::{Cli, Command, Failure};
 
+/// mount(8) passes the status of its helpers on; these are its "incorrect invocation" and "mount failure".
+const USAGE: u8 = 1;
+const MOUNT_FAILURE: u8 = 32;
+
 fn main() -> ExitCode {
     let arguments = std::env::args_os().collect::<Vec<_>>();
     let form = match Form::detect(arguments, &Cli::command()) {
         Ok(form) => form,
-        Err(error) => return fail(&Failure::from(error), false),
+        Err(error) => return fail(&Failure::from(error), USAGE),
     };
     let quiet_success = form.fake;
     let helper = form.helper;
     match parse(form.arguments) {
         Ok(cli) if quiet_success => finish(check(&cli), helper),
         Ok(cli) => finish(run(cli), helper),
-        Err(error) => error.exit(),
+        Err(error) => say(&error, helper),
+    }
+}
+
+/// Help and version, or what is wrong with the command line.
+fn say(error: &clap::Error, helper: bool) -> ExitCode {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let error = Failure::new(format!("write to standard output: {error}"));
+            fail(&error, USAGE)
+        }
+        _ if helper && error.use_stderr() => ExitCode::from(USAGE),
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE)),
     }
 }
 
@@ -54,14 +71,23 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
 }
 
 fn finish(result: Result<ExitCode, Failure>, helper: bool) -> ExitCode {
-    result.unwrap_or_else(|failure| fail(&failure, helper))
+    let status = if helper { MOUNT_FAILURE } else { 1 };
+    result.unwrap_or_else(|failure| fail(&failure, status))
 }
 
-fn fail(failure: &Failure, helper: bool) -> ExitCode {
+fn fail(failure: &Failure, status: u8) -> ExitCode {
     // Not eprintln, which panics when the terminal is gone.
-    let _ = writeln!(std::io::stderr(), "bickford: {failure}");
-    // mount(8) passes the status of its helpers on; 32 is its "mount failure".
-    ExitCode::from(if helper { 32 } else { 1 })
+    let _ = writeln!(std::io::stderr(), "bickford: {}", escaped(&failure.0));
+    ExitCode::from(status)
+}
+
+/// Characters that a terminal obeys, which names of files may have, written as Rust writes them.
+fn escaped(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 /// `mount -f`: everything but the mount.

@@ -19,6 +19,12 @@ fn each_wrong_option_is_named() {
             &["'alow_other'", "'allow_other'"],
         ),
         (&["-o", "presett=fast"], 1, &["'presett'", "'preset'"]),
+        (
+            &["-o", "zzzzzzzz"],
+            1,
+            &["'zzzzzzzz' is not known; 'bickford mount --help'"],
+        ),
+        (&["-o", "mand"], 1, &["'mand': ", "leave it out"]),
         (&["-o", "fsname"], 1, &["'fsname' needs a value"]),
         (&["-o", "ro=yes"], 1, &["'ro' takes no value"]),
         (&["-o", "max_read=1k"], 1, &["max_read=1k"]),
@@ -99,6 +105,12 @@ fn places_that_cannot_be_used_are_named() {
         1,
         &["/dev/fd/0", "not an open /dev/fuse"],
     );
+    let no_number = std::path::Path::new("/dev/fd/");
+    assert_refused(
+        &mount(&place.source(), no_number),
+        1,
+        &["names no descriptor"],
+    );
     assert_refused(
         &run(bickford().arg("unmount").arg(&none)),
         1,
@@ -110,6 +122,32 @@ fn places_that_cannot_be_used_are_named() {
         2,
         &["--lazy", "--force"],
     );
+}
+
+#[test]
+fn a_path_cannot_write_to_the_terminal() {
+    let refused = run(bickford().args(["unmount", "/none/\u{1b}[31mred\nline"]));
+    assert_refused(&refused, 1, &["\\u{1b}[31mred\\nline"]);
+    assert!(!common::stderr(&refused).contains('\u{1b}'), "{refused:?}");
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for argument in ["--help", "-V"] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let output = bickford().arg(argument).stdout(full.unwrap()).output();
+        assert_refused(&output.unwrap(), 1, &["standard output"]);
+    }
+}
+
+#[test]
+fn a_limit_of_open_files_that_is_too_low_is_named() {
+    let Some(place) = Place::new() else { return };
+    let mut command = std::process::Command::new("sh");
+    let script = "ulimit -n 64 && exec \"$@\"";
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_bickford"), "mount"]);
+    let refused = run(command.args([place.source(), place.mountpoint()]));
+    assert_refused(&refused, 1, &["64 open files", "ulimit -n 256"]);
 }
 
 #[test]

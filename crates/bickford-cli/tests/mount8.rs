@@ -193,6 +193,15 @@ fn a_link_named_as_a_helper() {
     assert_silent(&call(&["-f", "-o", "ro"]));
     assert_eq!(place.listed(), None, "-f only checks");
     assert_refused(&call(&["-o", "alow_other"]), 32, &["'alow_other'"]);
+    // "incorrect invocation or permissions" of mount(8).
+    assert_refused(&call(&["-o", "preset=slow"]), 1, &["'slow'"]);
+    assert_refused(&call(&["-x"]), 1, &["'-x'"]);
+    for flag in ["-h", "--help", "-V", "--version"] {
+        let told = run(Command::new(&helper).arg(flag));
+        assert!(told.status.success() && told.stderr.is_empty(), "{told:?}");
+    }
+    let harmless = "silent,loud,lazytime,nolazytime,nomand,noiversion,nonempty";
+    assert_silent(&call(&["-f", "-o", harmless]));
     assert_refused(&call(&["-f", "-o", "alow_other"]), 32, &["'alow_other'"]);
     assert_silent(&call(&[
         "-s",

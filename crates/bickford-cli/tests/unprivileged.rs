@@ -146,6 +146,18 @@ fn a_mode_that_a_user_cannot_have_is_refused_with_its_reason() {
 }
 
 #[test]
+fn the_mount_of_another_user_is_told_to_be_theirs() {
+    let Some(place) = place("the_mount_of_another_user_is_told_to_be_theirs", "") else {
+        return;
+    };
+    assert_silent(&place.mount(&["-o", "allow_other"]));
+    let mut command = as_nobody(&place.public_program());
+    let refused = run(command.arg("unmount").arg(place.mountpoint()));
+    assert_refused(&refused, 1, &["mounted by uid 0 (root)", "run as root"]);
+    place.unmount(&place.mountpoint());
+}
+
+#[test]
 fn auto_unmount_outlives_kill_for_users_too() {
     let Some(place) = place("auto_unmount_outlives_kill_for_users_too", "") else {
         return;

@@ -98,6 +98,10 @@ impl Registry {
                 text.push_str(&format!("    {option:<24}{meaning}\n"));
             }
         }
+        let except = crypt::ENTRY.name;
+        text.push_str(&format!("each of them but {except}\n"));
+        let meaning = "TOML that turns pre-calls, calls and post-calls on and off";
+        text.push_str(&format!("    {:<24}{meaning}\n", "switches=FILE"));
         text
     }
 

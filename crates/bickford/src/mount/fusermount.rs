@@ -20,6 +20,7 @@ use rustix::net::{
 };
 
 use super::MountError;
+use super::direct::{DEVICE, probe_device};
 use super::options::MountOptions;
 use super::point::MountPoint;
 
@@ -82,9 +83,16 @@ pub(super) fn mount(
         }
         Ok(None) => {
             child.wait().map_err(failed)?;
+            let message = read_messages(&mut messages);
+            let cure = match message.contains(DEVICE) && probe_device().is_err() {
+                true => {
+                    "; let root allow it: chmod 666 /dev/fuse, which is what udev's rules give it"
+                }
+                false => "",
+            };
             Err(MountError::Fusermount {
                 mountpoint: mountpoint.clone(),
-                message: read_messages(&mut messages),
+                message: message + cure,
             })
         }
         Err(error) => Err(failed(error)),

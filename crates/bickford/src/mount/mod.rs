@@ -7,6 +7,7 @@
 mod busy;
 mod config;
 mod direct;
+mod foreign;
 mod fusermount;
 mod mountinfo;
 mod option_text;
@@ -289,6 +290,15 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
     if let Some(number) = passed_descriptor(mountpoint) {
         return take_passed(mountpoint, number, options);
     }
+    if mountpoint
+        .components()
+        .eq(Path::new("/dev/fd").components())
+    {
+        return Err(MountError::Descriptor {
+            mountpoint: mountpoint.to_owned(),
+            source: io::Error::other("it names no descriptor: write /dev/fd/N"),
+        });
+    }
     let point = MountPoint::resolve(mountpoint, options.root)?;
     if !rustix::process::geteuid().is_root() {
         check_others(&point.path, options)?;
@@ -448,6 +458,9 @@ mod tests {
             message.contains("not an open /dev/fuse descriptor"),
             "{message}"
         );
+        let message = mount(Path::new("/dev/fd/"), &MountOptions::new());
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("names no descriptor"), "{message}");
         let message = mount(Path::new("/dev/fd/2147483647"), &MountOptions::new())
             .unwrap_err()
             .to_string();

@@ -33,7 +33,7 @@ pub fn fsname_of(source: &Path) -> String {
 #[non_exhaustive]
 pub enum OptionError {
     /// The option is not one of mount.fuse3(8) or mount(8).
-    #[error("mount option '{option}' is not known{}", suggestion(.nearest, .known))]
+    #[error("mount option '{option}' is not known{}", suggestion(.nearest))]
     Unknown {
         /// The name as given, without its value.
         option: String,
@@ -41,6 +41,14 @@ pub enum OptionError {
         nearest: Option<String>,
         /// Every name that would have been accepted.
         known: Vec<String>,
+    },
+    /// FUSE has not what the option asks for.
+    #[error("mount option '{option}': {reason}")]
+    Refused {
+        /// The option's name.
+        option: String,
+        /// What is missing, and what to do.
+        reason: &'static str,
     },
     /// The option needs a value and has none.
     #[error("mount option '{option}' needs a value: write {option}=VALUE")]
@@ -76,10 +84,10 @@ pub enum OptionError {
     },
 }
 
-fn suggestion(nearest: &Option<String>, known: &[String]) -> String {
+fn suggestion(nearest: &Option<String>) -> String {
     match nearest {
         Some(name) => format!("; did you mean '{name}'?"),
-        None => format!("; known options: {}", known.join(", ")),
+        None => "; mount.fuse3(8) and mount(8) tell which are".to_owned(),
     }
 }
 

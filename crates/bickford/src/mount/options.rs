@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use bitflags::bitflags;
 
+use super::foreign::{self, IGNORED, IGNORED_PREFIXES};
 use super::option_text::{
     OptionError, checked_value, escape_option, no_value, split_options, unknown,
 };
@@ -133,25 +134,6 @@ impl GenericFlags {
     }
 }
 
-/// Options that mount(8), fstab(5) and systemd.mount(5) act on themselves; the program that mounts
-/// gets to see them and has nothing to do. `defaults` and `norelatime` ask for what the kernel does.
-const IGNORED: &[&str] = &[
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "norelatime",
-];
-
-/// Prefixes of options that are comments to everybody but the one they are meant for.
-const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "uhelper=", "helper="];
-
 const VALUED: &[&str] = &["fsname", "subtype", "max_read"];
 const SWITCHES: &[&str] = &[
     "allow_other",
@@ -258,6 +240,12 @@ impl MountOptions {
         }
         if IGNORED.contains(&name) {
             return Ok(());
+        }
+        if let Some(reason) = foreign::refused(name) {
+            return Err(OptionError::Refused {
+                option: name.to_owned(),
+                reason,
+            });
         }
         let known = Self::known_names().map(str::to_owned).collect::<Vec<_>>();
         Err(unknown(name, &known))
@@ -519,7 +507,7 @@ mod tests {
         let message = MountOptions::parse("zzzzzzzz=1").unwrap_err().to_string();
         assert!(message.contains("'zzzzzzzz'"), "{message}");
         assert!(
-            message.contains("known options: fsname, subtype, max_read"),
+            message.contains("mount.fuse3(8)") && !message.contains("subtype"),
             "{message}"
         );
     }
@@ -553,8 +541,18 @@ mod tests {
 
     #[test]
     fn options_of_fstab_are_left_to_their_readers() {
-        let text = "defaults,noauto,_netdev,user=joe,x-systemd.automount,x-gvfs-show,nofail";
+        let text = "defaults,noauto,_netdev,user=joe,x-systemd.automount,x-gvfs-show,nofail,\
+            silent,loud,lazytime,nolazytime,nomand,noiversion,nonempty";
         assert_eq!(MountOptions::parse(text).unwrap(), MountOptions::new());
+    }
+
+    #[test]
+    fn what_fuse_has_not_is_refused_by_name() {
+        for option in ["mand", "iversion", "blksize=512"] {
+            let message = MountOptions::parse(option).unwrap_err().to_string();
+            let name = option.split('=').next().unwrap();
+            assert!(message.contains(&format!("'{name}': ")), "{message}");
+        }
     }
 
     #[test]

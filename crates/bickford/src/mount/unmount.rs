@@ -90,6 +90,14 @@ pub enum UnmountError {
         /// The mount point.
         mountpoint: PathBuf,
     },
+    /// Another user mounted it.
+    #[error("unmount {}: mounted by {owner}: ask them, or run as root", .mountpoint.display())]
+    NotYours {
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// Number and, where /etc/passwd has it, name of the user.
+        owner: String,
+    },
     /// fusermount3 refused.
     #[error("unmount {}: fusermount3: {message}", .mountpoint.display())]
     Fusermount {
@@ -291,11 +299,38 @@ fn unmount_by_helper(
         Ok(Ok(())) => Ok(()),
         // fusermount3 prints strerror(3) of the C locale: it never calls setlocale(3).
         Ok(Err(message)) if message.contains("busy") => Err(busy_error(entry, all)),
-        Ok(Err(message)) => Err(UnmountError::Fusermount {
-            mountpoint,
-            message,
+        Ok(Err(message)) => Err(match owner(entry) {
+            Some(owner) if owner != rustix::process::getuid().as_raw() => UnmountError::NotYours {
+                mountpoint,
+                owner: named(owner),
+            },
+            _ => UnmountError::Fusermount {
+                mountpoint,
+                message,
+            },
         }),
         Err(source) => Err(UnmountError::Kernel { mountpoint, source }),
+    }
+}
+
+/// The user who mounted it, as the kernel lists it.
+fn owner(entry: &MountEntry) -> Option<u32> {
+    let mut options = entry.super_options.split(',');
+    let user = options.find_map(|option| option.strip_prefix("user_id="));
+    user?.parse().ok()
+}
+
+/// A user by number and name. Users of a directory service have none here.
+fn named(user: u32) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(user)).then_some(name)
+    });
+    match name {
+        Some(name) => format!("uid {user} ({name})"),
+        None => format!("uid {user}"),
     }
 }
 
