@@ -84,7 +84,7 @@ impl SessionConfig {
 }
 
 /// A file system that is being served. It goes on until the file system is unmounted or the
-/// connection aborted.
+/// connection aborted, also when this is dropped; then [`FileSystem::destroy`] is called.
 #[derive(Debug)]
 pub struct Session {
     server: Arc<Server>,
@@ -131,14 +131,11 @@ impl Session {
         raise_read_ahead(&server, connection);
         limit_write_back(&server, connection);
         let sink = Arc::new(Channel::new(Arc::clone(&device)));
-        let notify = server.queue().serve(sink)?;
-        let (carrier, transport) = match plan.start(&server, &device) {
-            Ok(started) => started,
-            Err(error) => {
-                server.destroy();
-                return Err(error);
-            }
-        };
+        let started = server.queue().serve(sink).and_then(|notify| {
+            let (carrier, transport) = plan.start(&server, &device)?;
+            Ok((notify, carrier, transport))
+        });
+        let (notify, carrier, transport) = started.inspect_err(|_| server.destroy())?;
         let (holder, low_latency) = start_holder(config, &server);
         let session = Self {
             server,
@@ -255,12 +252,12 @@ impl Session {
         abort::connection(&self.device)
     }
 
-    /// Waits until the session has ended: unmounted or aborted.
+    /// Waits until the session has ended, unmounted or aborted, and [`FileSystem::destroy`] has
+    /// returned. In a method it would wait for itself.
     pub fn wait(&self) {
         self.carrier.join();
         let holder = self.holder.lock();
         drop(holder.unwrap_or_else(PoisonError::into_inner).take());
-        self.server.destroy();
         let notify = self
             .notify
             .lock()

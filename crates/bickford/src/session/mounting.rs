@@ -30,7 +30,9 @@ pub enum SessionError {
     },
 }
 
-/// A session and the mount that it serves. Dropped, it unmounts lazily.
+/// A session and the mount that it serves. Dropped, it unmounts lazily and waits for nothing, so that
+/// a method may drop it, too: requests in flight are answered, what is open stays so, and with the
+/// last of it the session ends and [`FileSystem::destroy`] is called.
 #[derive(Debug)]
 pub struct MountedSession {
     session: Session,

@@ -120,7 +120,8 @@ impl Pool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until every worker has ended, which they do with the connection.
+    /// Waits until every worker has ended, which they do with the connection, and the file system has
+    /// been told.
     pub(crate) fn join(&self) {
         let running = self.running();
         drop(self.ended.wait_while(running, |running| running.count > 0));
@@ -257,12 +258,26 @@ fn rested(channel: &Channel) -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&KEEP_BUFFER)), Ok(0))
 }
 
-/// Leaves the pool however the thread ends.
+/// Leaves the pool however the thread ends. The last one tells the file system: nobody else need be
+/// there, and whoever waits for the pool waits for that, too.
 struct Leave<'a>(&'a Pool);
+
+impl Leave<'_> {
+    /// Leaves unless this is the last one. Only workers start workers, so that one stays the last.
+    fn is_last(&self) -> bool {
+        let mut running = self.0.running();
+        let last = running.count <= 1;
+        running.count -= usize::from(!last);
+        last
+    }
+}
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        self.0.running().count -= 1;
+        if self.is_last() {
+            self.0.server.destroy();
+            self.0.running().count = 0;
+        }
         self.0.ended.notify_all();
     }
 }

@@ -114,20 +114,38 @@ impl Shared {
     }
 }
 
-/// A part of the session, which ends when this is dropped.
-struct Part(Arc<Shared>);
+/// A part of the session, which ends when this is dropped. The last one tells the file system: nobody
+/// else need be there, and whoever waits for the parts waits for that, too.
+struct Part {
+    shared: Arc<Shared>,
+    dispatcher: Arc<dispatch::Server>,
+}
 
 impl Part {
-    fn new(shared: &Arc<Shared>) -> Self {
+    fn new(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> Self {
         *shared.parts() += 1;
-        Self(Arc::clone(shared))
+        Self {
+            shared: Arc::clone(shared),
+            dispatcher: Arc::clone(dispatcher),
+        }
+    }
+
+    /// Ends unless this is the last one.
+    fn is_last(&self) -> bool {
+        let mut parts = self.shared.parts();
+        let last = *parts <= 1;
+        *parts -= usize::from(!last);
+        last
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        *self.0.parts() -= 1;
-        self.0.changed.notify_all();
+        if self.is_last() {
+            self.dispatcher.destroy();
+            *self.shared.parts() -= 1;
+        }
+        self.shared.changed.notify_all();
     }
 }
 
@@ -256,7 +274,8 @@ impl Rings {
         self.shared.yielding.said()
     }
 
-    /// Waits until every thread has ended, which they do with the connection.
+    /// Waits until every thread has ended, which they do with the connection, and the file system has
+    /// been told.
     pub(crate) fn join(&self) {
         let parts = self.shared.parts();
         drop(self.shared.changed.wait_while(parts, |parts| *parts > 0));

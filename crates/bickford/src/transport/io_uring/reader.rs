@@ -20,17 +20,17 @@ use crate::transport::dev_fuse::{Channel, HEADER_ROOM};
 const PAUSE: Duration = Duration::from_millis(2);
 
 pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
-    let part = Part::new(shared);
+    let part = Part::new(shared, dispatcher);
     let buffer = Buffer::new(HEADER_ROOM + shared.payload)?;
-    let dispatcher = Arc::clone(dispatcher);
     thread::Builder::new()
         .name("bickford-forget".into())
-        .spawn(move || run(&part, &dispatcher, buffer))?;
+        .spawn(move || run(&part, buffer))?;
     Ok(())
 }
 
-fn run(part: &Part, dispatcher: &dispatch::Server, mut buffer: Buffer) {
-    let channel = Arc::new(Channel::new(Arc::clone(&part.0.device)));
+fn run(part: &Part, mut buffer: Buffer) {
+    let dispatcher = &part.dispatcher;
+    let channel = Arc::new(Channel::new(Arc::clone(&part.shared.device)));
     let responder: Arc<dyn Responder> = channel.clone();
     let worker = dispatcher.worker(0);
     loop {

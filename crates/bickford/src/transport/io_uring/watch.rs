@@ -58,7 +58,7 @@ struct Seen {
 }
 
 pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
-    let part = Part::new(shared);
+    let part = Part::new(shared, dispatcher);
     let watcher = Watcher {
         shared: Arc::clone(shared),
         dispatcher: Arc::clone(dispatcher),

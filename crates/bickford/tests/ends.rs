@@ -1,0 +1,184 @@
+//! How sessions begin and end: who is told, and that nothing stays behind.
+//!
+//! Needs root and /dev/fuse; without them each test says so and ends.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use bickford::mount::Unmount;
+use bickford::notify::NotifyError;
+use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
+use bickford::{Context, Errno, FileSystem, MountedSession, NodeId, Reply, SessionConfig};
+use support::{Fixture, over_each_transport, wait_until};
+
+/// Threads and descriptors of the process are counted: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// - `file`: a file.
+/// - `hang`: answered when the test lets it.
+/// - `drop`: drops the session.
+#[derive(Clone)]
+struct Subject(Arc<State>);
+
+struct State {
+    destroyed: AtomicUsize,
+    begun: AtomicUsize,
+    hang: Mutex<Receiver<()>>,
+    session: Mutex<Option<MountedSession>>,
+}
+
+impl Subject {
+    fn new() -> (Self, Sender<()>) {
+        let (let_go, hang) = channel();
+        let state = State {
+            destroyed: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
+            hang: Mutex::new(hang),
+            session: Mutex::default(),
+        };
+        (Self(Arc::new(state)), let_go)
+    }
+
+    fn destroyed(&self) -> usize {
+        self.0.destroyed.load(Ordering::SeqCst)
+    }
+}
+
+impl FileSystem for Subject {
+    fn destroy(&self) {
+        self.0.destroyed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
+        match op.name.to_bytes() {
+            b"file" => {}
+            b"hang" => self.0.hang.lock().unwrap().recv().unwrap(),
+            b"drop" => drop(self.0.session.lock().unwrap().take()),
+            _ => return reply.error(Errno::NOENT),
+        }
+        let attr = Attr::file(2, 0o644, 7);
+        reply.ok(Entry::new(NodeId(2), attr, Duration::ZERO));
+    }
+
+    fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
+        let attr = match op.node {
+            NodeId::ROOT => Attr::directory(1, 0o755),
+            node => Attr::file(node.0, 0o644, 7),
+        };
+        let valid = Duration::from_secs(60);
+        reply.ok(Attributes { attr, valid });
+    }
+}
+
+/// Threads of sessions, by the name that the kernel keeps.
+fn threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("bickford-")).collect()
+}
+
+fn devices() -> usize {
+    let held = fs::read_dir("/proc/self/fd").unwrap();
+    let targets = held.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+    targets.filter(|to| to == Path::new("/dev/fuse")).count()
+}
+
+fn nothing_is_left() {
+    wait_until("threads and descriptors are gone", || {
+        threads().is_empty() && devices() == 0
+    });
+}
+
+fn mounted(config: SessionConfig) -> (Fixture, Subject, Sender<()>) {
+    let (subject, let_go) = Subject::new();
+    (Fixture::new(subject.clone(), config), subject, let_go)
+}
+
+fn size_of(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+#[test]
+fn a_session_that_nobody_waits_for_ends_all_the_same() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        for _ in 0..8 {
+            let (mut fixture, subject, _let_go) = mounted(config);
+            assert_eq!(size_of(&fixture.path("file")), 7);
+            let session = fixture.session.take().unwrap();
+            let notifier = session.notifier().clone();
+            drop(session);
+            wait_until("the file system is told", || subject.destroyed() == 1);
+            let late = notifier.invalidate_inode(NodeId(2), 0, 0);
+            assert_eq!(late, Err(NotifyError::Ended));
+        }
+        nothing_is_left();
+    });
+}
+
+#[test]
+fn whoever_waits_finds_the_file_system_told_once() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let (fixture, subject, _let_go) = mounted(config);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    fixture.session().wait();
+                    assert_eq!(subject.destroyed(), 1);
+                });
+            }
+            assert_eq!(size_of(&fixture.path("file")), 7);
+            fixture.session().unmount(Unmount::Lazy).unwrap();
+        });
+        drop(fixture);
+        nothing_is_left();
+        assert_eq!(subject.destroyed(), 1);
+    });
+}
+
+#[test]
+fn dropping_a_session_does_not_wait_for_a_method() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let (mut fixture, subject, let_go) = mounted(config);
+        thread::scope(|scope| {
+            let path = fixture.path("hang");
+            scope.spawn(move || assert_eq!(size_of(&path), 7));
+            wait_until("the method is entered", || {
+                subject.0.begun.load(Ordering::SeqCst) == 1
+            });
+            drop(fixture.session.take());
+            assert_eq!(subject.destroyed(), 0);
+            let_go.send(()).unwrap();
+        });
+        nothing_is_left();
+        assert_eq!(subject.destroyed(), 1);
+    });
+}
+
+#[test]
+fn a_method_may_drop_the_session_that_it_serves() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let (mut fixture, subject, _let_go) = mounted(config);
+        let session = fixture.session.take();
+        *subject.0.session.lock().unwrap() = session;
+        assert_eq!(size_of(&fixture.path("drop")), 7);
+        nothing_is_left();
+        assert_eq!(subject.destroyed(), 1);
+    });
+}
