@@ -13,10 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bickford::mount::Unmount;
+use bickford::mount::{MountEntry, MountOptions, Unmount};
 use bickford::notify::NotifyError;
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
-use bickford::{Context, Errno, FileSystem, MountedSession, NodeId, Reply, SessionConfig};
+use bickford::session::SessionError;
+use bickford::{
+    Context, Errno, FileSystem, MountedSession, Negotiation, NodeId, Reply, Session, SessionConfig,
+};
 use support::{Fixture, over_each_transport, wait_until};
 
 /// Threads and descriptors of the process are counted: one test at a time.
@@ -180,5 +183,49 @@ fn a_method_may_drop_the_session_that_it_serves() {
         assert_eq!(size_of(&fixture.path("drop")), 7);
         nothing_is_left();
         assert_eq!(subject.destroyed(), 1);
+    });
+}
+
+/// Does not begin.
+struct Refuses(Option<Errno>);
+
+impl FileSystem for Refuses {
+    fn init(&self, _: &mut Negotiation) -> Result<(), Errno> {
+        match self.0 {
+            Some(errno) => Err(errno),
+            None => panic!("a panic in init"),
+        }
+    }
+
+    fn destroy(&self) {
+        panic!("what did not begin does not end");
+    }
+}
+
+#[test]
+fn what_does_not_begin_says_why_and_leaves_no_mount() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        for (errno, text) in [
+            (Some(Errno::NOTTY), Errno::NOTTY.to_string()),
+            (None, "the file system panicked in init".to_owned()),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = MountOptions::new().fsname("bickford-test");
+            let begun = Session::mount(Refuses(errno), dir.path(), &options, config);
+            let error = begun.unwrap_err();
+            let said = error.to_string();
+            assert!(said.contains(&text), "{said}");
+            let SessionError::Start { source, .. } = error else {
+                panic!("{said}");
+            };
+            assert_eq!(source.raw_os_error(), errno.map(Errno::raw_os_error));
+            assert_eq!(
+                MountEntry::at(dir.path()).unwrap().map(|it| it.source),
+                None
+            );
+            assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+        }
+        nothing_is_left();
     });
 }

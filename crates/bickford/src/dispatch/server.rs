@@ -1,12 +1,14 @@
 //! One dispatcher for every transport.
 
+mod init;
+
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bickford_abi::{self as abi, InitFlags, InitIn, InitOut, Opcode};
+use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::{Context, InFlight};
 use crate::decode::{Incoming, Malformed};
@@ -106,6 +108,8 @@ pub struct Server {
     recorders: Mutex<Vec<Arc<Recorder>>>,
     events: Arc<Events>,
     destroyed: AtomicBool,
+    /// Why INIT was refused.
+    refusal: Mutex<Option<io::Error>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -139,6 +143,7 @@ impl Server {
             recorders: Mutex::default(),
             events: Arc::default(),
             destroyed: AtomicBool::new(false),
+            refusal: Mutex::default(),
         }
     }
 
@@ -411,111 +416,6 @@ impl Server {
                 "the file system panicked; the caller gets EIO"
             );
         }
-    }
-
-    fn initialize(
-        &self,
-        mut incoming: Incoming<'_>,
-        responder: &Arc<dyn Responder>,
-        ticket: Ticket,
-    ) {
-        // Before 7.36 the structure ends after `flags`.
-        let known = incoming.length.saturating_sub(size_of::<abi::InHeader>());
-        let input: InitIn = match incoming.body.read_old(known.min(size_of::<InitIn>())) {
-            Ok(input) if known >= 8 => input,
-            _ => {
-                tracing::warn!(bytes = known, "malformed INIT");
-                return respond_error(responder, ticket, Errno::INVAL);
-            }
-        };
-        if input.major < abi::KERNEL_VERSION {
-            tracing::error!(
-                major = input.major,
-                minor = input.minor,
-                "the kernel's ABI is too old"
-            );
-            return respond_error(responder, ticket, Errno::PROTO);
-        }
-        if input.major > abi::KERNEL_VERSION {
-            // The kernel answers with another INIT of our version.
-            let out = InitOut {
-                major: abi::KERNEL_VERSION,
-                minor: abi::MINOR_VERSION,
-                ..InitOut::default()
-            };
-            return respond_ok(responder, ticket, out.as_bytes());
-        }
-        if self.shared.negotiated.get().is_some() {
-            tracing::warn!("a second INIT");
-            return respond_error(responder, ticket, Errno::INVAL);
-        }
-        let mut offer = input;
-        if input.minor < 6 {
-            offer.flags = 0;
-            offer.flags2 = 0;
-        }
-        let offered = InitFlags::from_words(offer.flags, offer.flags2) & self.config.allowed;
-        (offer.flags, offer.flags2) = offered.to_words();
-        let mut negotiation = Negotiation::new(&offer);
-        // Allowed only where the transport has its rings ready.
-        negotiation.want(InitFlags::OVER_IO_URING);
-        if let Err(errno) = self.filesystem.init(&mut negotiation) {
-            tracing::error!("the file system refused to begin: {errno}");
-            return respond_error(responder, ticket, errno);
-        }
-        self.settle(&input, negotiation, responder, ticket);
-    }
-
-    fn settle(
-        &self,
-        input: &InitIn,
-        negotiation: Negotiation,
-        responder: &Arc<dyn Responder>,
-        ticket: Ticket,
-    ) {
-        let (flags, flags2) = negotiation.wanted().to_words();
-        let (max_background, congestion_threshold) = negotiation.background();
-        let minor = input.minor.min(abi::MINOR_VERSION);
-        let out = InitOut {
-            major: abi::KERNEL_VERSION,
-            minor: abi::MINOR_VERSION,
-            max_readahead: negotiation.max_readahead(),
-            flags,
-            max_background,
-            congestion_threshold,
-            max_write: negotiation.max_write(),
-            time_gran: negotiation.time_granularity(),
-            max_pages: u16::try_from(negotiation.max_write().div_ceil(4096)).unwrap_or(u16::MAX),
-            flags2,
-            max_stack_depth: negotiation.max_stack_depth(),
-            request_timeout: negotiation.request_timeout(),
-            ..InitOut::default()
-        };
-        let known = match minor {
-            0..5 => abi::COMPAT_INIT_OUT_SIZE,
-            5..23 => abi::COMPAT_22_INIT_OUT_SIZE,
-            _ => size_of::<InitOut>(),
-        };
-        let protocol = Protocol {
-            minor,
-            flags: negotiation.wanted(),
-        };
-        if self
-            .shared
-            .negotiated
-            .set(Negotiated {
-                protocol,
-                negotiation,
-            })
-            .is_err()
-        {
-            return respond_error(responder, ticket, Errno::INVAL);
-        }
-        respond_ok(
-            responder,
-            ticket,
-            out.as_bytes().get(..known).unwrap_or_default(),
-        );
     }
 }
 

@@ -27,7 +27,8 @@ macro_rules! define_trait {
             /// The session begins: choose from what the kernel offers.
             ///
             /// # Errors
-            /// An error ends the session before it begins.
+            /// An error ends the session before it begins, without `destroy`, and is what whoever started
+            /// it gets. A panic does so, too.
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 let _ = negotiation;
                 Ok(())

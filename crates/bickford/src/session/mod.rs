@@ -101,8 +101,8 @@ impl Session {
     /// and requests are being answered.
     ///
     /// # Errors
-    /// When the connection ends before INIT, the file system refuses to begin, or threads cannot
-    /// be started.
+    /// When the connection ends before INIT, the file system refuses to begin (with its errno) or
+    /// panics, or threads cannot be started.
     pub fn start(
         filesystem: impl FileSystem,
         device: impl Into<OwnedFd>,

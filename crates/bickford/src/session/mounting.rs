@@ -25,7 +25,7 @@ pub enum SessionError {
     Start {
         /// Where it was mounted.
         mountpoint: PathBuf,
-        /// The reason.
+        /// The reason; where the file system refused, its errno (`raw_os_error`).
         source: io::Error,
     },
 }

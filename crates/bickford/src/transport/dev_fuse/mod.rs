@@ -25,7 +25,7 @@ pub(crate) const HEADER_ROOM: usize = 8192;
 /// Receives INIT and answers it. Nothing else comes before.
 ///
 /// # Errors
-/// When the connection ends before INIT, or the file system refuses.
+/// When the connection ends before INIT, or the file system refuses: with its errno.
 pub(crate) fn initialize(server: &Server, device: &Arc<OwnedFd>) -> io::Result<()> {
     let channel = Arc::new(Channel::new(Arc::clone(device)));
     let responder: Arc<dyn Responder> = channel.clone();
@@ -42,7 +42,8 @@ pub(crate) fn initialize(server: &Server, device: &Arc<OwnedFd>) -> io::Result<(
         let is_init = opcode.map(u32::from_ne_bytes) == Some(Opcode::Init as u32);
         server.process_bytes(&worker, message, &responder);
         if is_init && server.negotiated().is_none() && !renegotiates(message) {
-            return Err(io::Error::other("the session was refused at INIT"));
+            let refused = || io::Error::other("the session was refused at INIT");
+            return Err(server.take_refusal().unwrap_or_else(refused));
         }
     }
     Ok(())

@@ -1,0 +1,147 @@
+//! INIT: what the kernel offers, what the file system chooses, and what comes of it.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+
+use bickford_abi::{self as abi, InitFlags, InitIn, InitOut};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::{Negotiated, Server, respond_error, respond_ok};
+use crate::decode::Incoming;
+use crate::filesystem::Negotiation;
+use crate::ops::Protocol;
+use crate::transport::{Responder, Ticket};
+
+impl Server {
+    pub(super) fn initialize(
+        &self,
+        mut incoming: Incoming<'_>,
+        responder: &Arc<dyn Responder>,
+        ticket: Ticket,
+    ) {
+        // Before 7.36 the structure ends after `flags`.
+        let known = incoming.length.saturating_sub(size_of::<abi::InHeader>());
+        let input: InitIn = match incoming.body.read_old(known.min(size_of::<InitIn>())) {
+            Ok(input) if known >= 8 => input,
+            _ => {
+                tracing::warn!(bytes = known, "malformed INIT");
+                return respond_error(responder, ticket, Errno::INVAL);
+            }
+        };
+        if input.major < abi::KERNEL_VERSION {
+            tracing::error!(
+                major = input.major,
+                minor = input.minor,
+                "the kernel's ABI is too old"
+            );
+            self.refused_with(io::Error::other("the kernel's ABI is too old"));
+            return respond_error(responder, ticket, Errno::PROTO);
+        }
+        if input.major > abi::KERNEL_VERSION {
+            // The kernel answers with another INIT of our version.
+            let out = InitOut {
+                major: abi::KERNEL_VERSION,
+                minor: abi::MINOR_VERSION,
+                ..InitOut::default()
+            };
+            return respond_ok(responder, ticket, out.as_bytes());
+        }
+        if self.shared.negotiated.get().is_some() {
+            tracing::warn!("a second INIT");
+            return respond_error(responder, ticket, Errno::INVAL);
+        }
+        let mut offer = input;
+        if input.minor < 6 {
+            offer.flags = 0;
+            offer.flags2 = 0;
+        }
+        let offered = InitFlags::from_words(offer.flags, offer.flags2) & self.config.allowed;
+        (offer.flags, offer.flags2) = offered.to_words();
+        let mut negotiation = Negotiation::new(&offer);
+        // Allowed only where the transport has its rings ready.
+        negotiation.want(InitFlags::OVER_IO_URING);
+        if let Err(errno) = self.ask(&mut negotiation) {
+            return respond_error(responder, ticket, errno);
+        }
+        self.settle(&input, negotiation, responder, ticket);
+    }
+
+    fn settle(
+        &self,
+        input: &InitIn,
+        negotiation: Negotiation,
+        responder: &Arc<dyn Responder>,
+        ticket: Ticket,
+    ) {
+        let (flags, flags2) = negotiation.wanted().to_words();
+        let (max_background, congestion_threshold) = negotiation.background();
+        let minor = input.minor.min(abi::MINOR_VERSION);
+        let out = InitOut {
+            major: abi::KERNEL_VERSION,
+            minor: abi::MINOR_VERSION,
+            max_readahead: negotiation.max_readahead(),
+            flags,
+            max_background,
+            congestion_threshold,
+            max_write: negotiation.max_write(),
+            time_gran: negotiation.time_granularity(),
+            max_pages: u16::try_from(negotiation.max_write().div_ceil(4096)).unwrap_or(u16::MAX),
+            flags2,
+            max_stack_depth: negotiation.max_stack_depth(),
+            request_timeout: negotiation.request_timeout(),
+            ..InitOut::default()
+        };
+        let known = match minor {
+            0..5 => abi::COMPAT_INIT_OUT_SIZE,
+            5..23 => abi::COMPAT_22_INIT_OUT_SIZE,
+            _ => size_of::<InitOut>(),
+        };
+        let protocol = Protocol {
+            minor,
+            flags: negotiation.wanted(),
+        };
+        if self
+            .shared
+            .negotiated
+            .set(Negotiated {
+                protocol,
+                negotiation,
+            })
+            .is_err()
+        {
+            return respond_error(responder, ticket, Errno::INVAL);
+        }
+        respond_ok(
+            responder,
+            ticket,
+            out.as_bytes().get(..known).unwrap_or_default(),
+        );
+    }
+
+    fn ask(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+        let call = AssertUnwindSafe(|| self.filesystem.init(negotiation));
+        let Ok(answer) = catch_unwind(call) else {
+            let text = "the file system panicked in init";
+            tracing::error!("{text}");
+            self.refused_with(io::Error::other(text));
+            return Err(Errno::IO);
+        };
+        answer.inspect_err(|errno| {
+            tracing::error!("the file system refused to begin: {errno}");
+            self.refused_with((*errno).into());
+        })
+    }
+
+    fn refused_with(&self, reason: io::Error) {
+        let refusal = self.refusal.lock();
+        *refusal.unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+
+    /// Why INIT was refused; tells it once.
+    pub(crate) fn take_refusal(&self) -> Option<io::Error> {
+        let refusal = self.refusal.lock();
+        refusal.unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
