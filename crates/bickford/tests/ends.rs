@@ -19,6 +19,7 @@ use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use bickford::session::SessionError;
 use bickford::{
     Context, Errno, FileSystem, MountedSession, Negotiation, NodeId, Reply, Session, SessionConfig,
+    Workers,
 };
 use support::{Fixture, over_each_transport, wait_until};
 
@@ -227,5 +228,21 @@ fn what_does_not_begin_says_why_and_leaves_no_mount() {
             assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
         }
         nothing_is_left();
+    });
+}
+
+#[test]
+fn no_worker_counts_as_one() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        for workers in [(0, 0), (0, 4), (4, 0)] {
+            let (max, max_idle) = workers;
+            let (fixture, _, _let_go) = mounted(config.workers(Workers { max, max_idle }));
+            assert!(fixture.session().worker_count() > 0);
+            for _ in 0..100 {
+                assert_eq!(size_of(&fixture.path("file")), 7);
+            }
+            fixture.finish();
+        }
     });
 }

@@ -18,11 +18,11 @@ use crate::transport::buffer::Buffer;
 /// How many threads handle requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers {
-    /// At most this many.
+    /// At most this many; zero counts as one.
     pub max: usize,
-    /// No more than this many wait for requests, but for a moment after a burst. The kernel gives
-    /// requests to those that wait in turn, so that with more than there are CPUs each finds its
-    /// caches filled by others.
+    /// No more than this many wait for requests, but for a moment after a burst; zero counts as one. The
+    /// kernel gives requests to those that wait in turn, so that with more than there are CPUs each
+    /// finds its caches filled by others.
     pub max_idle: usize,
 }
 
@@ -102,6 +102,10 @@ impl Pool {
         let max_write = server
             .negotiated()
             .map_or(0, |settled| settled.negotiation.max_write());
+        let workers = Workers {
+            max: workers.max.max(1),
+            max_idle: workers.max_idle.max(1),
+        };
         let pool = Arc::new(Self {
             server,
             channel,
@@ -235,7 +239,7 @@ impl Pool {
                     splicing.process(&self.server, &worker, &mut buffer, data, &responder);
                 }
             }
-            let enough = self.workers.max_idle.max(1);
+            let enough = self.workers.max_idle;
             if self.idle.load(Ordering::SeqCst) < enough || self.workers.max == 1 {
                 surplus = None;
             } else if surplus.get_or_insert_with(Instant::now).elapsed() > LINGER {
