@@ -246,3 +246,25 @@ fn no_worker_counts_as_one() {
         }
     });
 }
+
+/// Panics when the session has ended.
+struct PanicsAtTheEnd(Arc<AtomicUsize>);
+
+impl FileSystem for PanicsAtTheEnd {
+    fn destroy(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        panic!("a panic in destroy");
+    }
+}
+
+#[test]
+fn a_panic_in_destroy_ends_nothing_but_destroy() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let destroyed = Arc::<AtomicUsize>::default();
+        let fixture = Fixture::new(PanicsAtTheEnd(Arc::clone(&destroyed)), config);
+        fixture.finish();
+        nothing_is_left();
+        assert_eq!(destroyed.load(Ordering::SeqCst), 1);
+    });
+}

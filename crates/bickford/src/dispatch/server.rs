@@ -223,12 +223,15 @@ impl Server {
         }
     }
 
-    /// The session has ended: no request follows.
+    /// The session has ended: no request follows. Only the first call tells the file system. A panic of
+    /// it is logged.
     pub fn destroy(&self) {
         if !self.destroyed.swap(true, Ordering::SeqCst) {
             self.queue.end();
             self.retrievals.end();
-            self.filesystem.destroy();
+            if catch_unwind(AssertUnwindSafe(|| self.filesystem.destroy())).is_err() {
+                tracing::error!("the file system panicked in destroy");
+            }
         }
     }
 

@@ -125,11 +125,19 @@ impl Queue {
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.ended = true;
-        state.waiting.clear();
+        let waiting = std::mem::take(&mut state.waiting);
         let sink = state.sink.take();
         drop(state);
-        drop(sink);
         self.changed.notify_all();
+        drop(sink);
+        dropped(waiting);
+    }
+}
+
+/// Drops what holds something of the user's.
+pub(super) fn dropped<T>(held: T) {
+    if catch_unwind(AssertUnwindSafe(|| drop(held))).is_err() {
+        tracing::error!("what was not called at the end of a session panicked as it was dropped");
     }
 }
 

@@ -45,7 +45,7 @@ impl Retrievals {
     /// Drops all that wait; nothing comes any more.
     pub(crate) fn end(&self) {
         let waiting = std::mem::take(&mut self.state().waiting);
-        drop(waiting);
+        super::queue::dropped(waiting);
     }
 
     pub(crate) fn take(&self, number: u64) -> Option<Receive> {
