@@ -53,17 +53,20 @@ impl Interrupt {
         self.is_raised()
     }
 
-    /// Calls `callback` when the caller wants the request to end, at once if it does already. It
-    /// runs on the thread that received the interrupt and must not block. A later callback takes
-    /// the place of an earlier one. A panic of it is logged, and nothing else ends.
+    /// Calls `callback` when the caller wants the request to end, and must not block. It runs on the
+    /// thread that raises the interrupt: the one that received it or saw the connection end, or that
+    /// ends the session with [`Session::abort`](crate::Session::abort) or the like. Where it is raised
+    /// already, it runs here, before this returns. A later callback takes the place of an earlier one,
+    /// which is dropped. A panic of it is logged, and nothing else ends.
     pub fn on_raise(&self, callback: impl FnOnce() + Send + 'static) {
         let mut slot = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_raised() {
             drop(slot);
-            callback();
-        } else {
-            *slot = Some(Box::new(callback));
+            return call(callback);
         }
+        let earlier = slot.replace(Box::new(callback));
+        drop(slot);
+        drop(earlier);
     }
 
     /// For whoever sees the request end: interrupts it.
@@ -74,10 +77,14 @@ impl Interrupt {
             slot.take()
         };
         self.changed.notify_all();
-        if let Some(callback) = callback
-            && catch_unwind(AssertUnwindSafe(callback)).is_err()
-        {
-            tracing::error!("what was to be called at an interrupt panicked");
+        if let Some(callback) = callback {
+            call(callback);
         }
+    }
+}
+
+fn call(callback: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+        tracing::error!("what was to be called at an interrupt panicked");
     }
 }

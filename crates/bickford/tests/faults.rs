@@ -1,0 +1,109 @@
+//! File systems that do wrong, over the memory transport: what their callers get, and what the log says.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use bickford::abi::{InHeader, InterruptIn, Opcode};
+use bickford::ops::{Data, Read};
+use bickford::transport::memory::{Kernel, Message};
+use bickford::{Context, FileSystem, Reply};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use zerocopy::IntoBytes;
+
+/// The messages of what is logged on one thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+type Method = dyn Fn(&Context<'_>, Read, Reply<Data>) + Send + Sync;
+
+/// READ is what the test says.
+struct Subject(Box<Method>);
+
+impl FileSystem for Subject {
+    fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
+        (self.0)(cx, op, reply);
+    }
+}
+
+fn kernel(read: impl Fn(&Context<'_>, Read, Reply<Data>) + Send + Sync + 'static) -> Kernel {
+    let mut kernel = Kernel::new(Subject(Box::new(read)));
+    assert_eq!(kernel.init().unwrap().error, 0);
+    kernel
+}
+
+/// Sends READ with a number of the test's own.
+fn read(kernel: &mut Kernel, unique: u64) {
+    let mut body = [0u64; 5];
+    body[2] = 4096;
+    let header = InHeader {
+        len: u32::try_from(size_of::<InHeader>() + size_of_val(&body)).unwrap(),
+        opcode: Opcode::Read as u32,
+        unique,
+        nodeid: 7,
+        ..InHeader::default()
+    };
+    kernel.send_raw(&[header.as_bytes(), body.as_bytes()].concat());
+}
+
+fn interrupt(kernel: &mut Kernel, unique: u64) {
+    kernel.send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+}
+
+/// What READ answers, and what is logged meanwhile.
+fn answer(kernel: &mut Kernel, unique: u64) -> (Message, Vec<String>) {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), || read(kernel, unique));
+    (kernel.answer(unique).unwrap(), log.take())
+}
+
+#[test]
+fn a_panic_at_an_interrupt_that_came_before_is_not_the_methods() {
+    let mut kernel = kernel(|cx, _, reply| {
+        cx.interrupt()
+            .on_raise(|| panic!("a panic at an interrupt"));
+        reply.ok(Data::Static(b"data"));
+    });
+    interrupt(&mut kernel, 100);
+    let (answer, log) = answer(&mut kernel, 100);
+    assert_eq!((answer.error, &*answer.body), (0, &b"data"[..]));
+    assert_eq!(log, ["what was to be called at an interrupt panicked"]);
+}
