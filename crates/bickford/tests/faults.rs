@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use bickford::abi::{InHeader, InterruptIn, Opcode};
@@ -106,4 +108,34 @@ fn a_panic_at_an_interrupt_that_came_before_is_not_the_methods() {
     let (answer, log) = answer(&mut kernel, 100);
     assert_eq!((answer.error, &*answer.body), (0, &b"data"[..]));
     assert_eq!(log, ["what was to be called at an interrupt panicked"]);
+}
+
+#[test]
+fn an_interrupt_that_is_asked_for_too_late_is_nobody_elses() {
+    let (to, contexts) = channel();
+    let held = Arc::<Mutex<Vec<_>>>::default();
+    let keep = Arc::clone(&held);
+    let mut kernel = kernel(move |cx, _, reply| {
+        if cx.unique().0 == 100 {
+            reply.ok(Data::Empty);
+        } else {
+            keep.lock().unwrap().push((cx.interrupt(), reply));
+        }
+        to.send(cx.detach()).unwrap();
+    });
+    read(&mut kernel, 100);
+    let answered = contexts.recv().unwrap();
+    // Takes the place of the first one.
+    read(&mut kernel, 102);
+    let called = Arc::<AtomicUsize>::default();
+    let calls = Arc::clone(&called);
+    let late = answered.context().interrupt();
+    late.on_raise(move || {
+        calls.fetch_add(1, Ordering::SeqCst);
+    });
+    interrupt(&mut kernel, 102);
+    let (own, reply) = held.lock().unwrap().pop().unwrap();
+    assert!(own.is_raised() && !late.is_raised());
+    assert_eq!(called.load(Ordering::SeqCst), 0);
+    reply.ok(Data::Empty);
 }

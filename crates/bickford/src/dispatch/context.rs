@@ -62,10 +62,11 @@ impl Context<'_> {
         self.extensions
     }
 
-    /// The wish of the caller that the request may end; keep it to see it later.
+    /// The wish of the caller that the request may end; keep it to see it later. Asked for after the
+    /// request was answered, it is one that is never raised.
     #[must_use]
     pub fn interrupt(&self) -> Arc<Interrupt> {
-        self.shared.in_flight.interrupt_of(self.slot)
+        self.shared.in_flight.interrupt_of(self.slot, self.unique())
     }
 
     /// What was negotiated.
@@ -107,8 +108,7 @@ pub struct DetachedContext {
 }
 
 impl DetachedContext {
-    /// The context, for a call of a file system. Its interrupt means something only until the
-    /// request is answered.
+    /// The context, for a call of a file system.
     #[must_use]
     pub fn context(&self) -> Context<'_> {
         Context {

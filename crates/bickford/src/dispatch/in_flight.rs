@@ -211,11 +211,13 @@ impl InFlight {
         }
     }
 
-    /// The interrupt of a request, made when it is first asked for.
-    pub(crate) fn interrupt_of(&self, slot: u32) -> Arc<Interrupt> {
+    /// The interrupt of a request, made when it is first asked for. Once the request is answered, its
+    /// slot may be another one's: then it is an interrupt that nobody raises.
+    pub(crate) fn interrupt_of(&self, slot: u32, unique: Unique) -> Arc<Interrupt> {
         let shard = self.shards.get(slot as usize % SHARDS).map(Shard::lock);
         let entry = shard.and_then(|mut shard| {
-            let entry = shard.slots.get_mut(slot as usize / SHARDS)?.as_mut()?;
+            let slot = shard.slots.get_mut(slot as usize / SHARDS)?;
+            let entry = slot.as_mut().filter(|entry| entry.unique == unique)?;
             let interrupted = entry.interrupted;
             let fresh = || Arc::new(Interrupt::new(interrupted));
             Some(Arc::clone(entry.interrupt.get_or_insert_with(fresh)))
@@ -339,12 +341,12 @@ mod tests {
         let slot = table
             .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
-        assert!(table.interrupt_of(slot).is_raised());
+        assert!(table.interrupt_of(slot, Unique(5)).is_raised());
         table.remove(slot);
         let slot = table
             .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
-        assert!(!table.interrupt_of(slot).is_raised());
+        assert!(!table.interrupt_of(slot, Unique(5)).is_raised());
     }
 
     #[test]
@@ -353,7 +355,7 @@ mod tests {
         let insert = |unique| {
             let header = header(unique);
             let slot = table.insert(unique as usize, &header, Opcode::Read, Stamp::now());
-            table.interrupt_of(slot.unwrap())
+            table.interrupt_of(slot.unwrap(), Unique(unique))
         };
         let early = [insert(1), insert(2), insert(66)];
         assert!(early.iter().all(|interrupt| !interrupt.is_raised()));
