@@ -139,3 +139,38 @@ fn an_interrupt_that_is_asked_for_too_late_is_nobody_elses() {
     assert_eq!(called.load(Ordering::SeqCst), 0);
     reply.ok(Data::Empty);
 }
+
+#[test]
+fn a_panic_is_told_once() {
+    let mut kernel = kernel(|cx, _, reply| match cx.unique().0 {
+        100 => {
+            let _reply = reply;
+            panic!("a panic with the reply");
+        }
+        102 => {
+            reply.ok(Data::Empty);
+            panic!("a panic after the answer");
+        }
+        104 => {
+            let _below = reply.wrap::<Data>(|result, reply| reply.complete(result));
+            panic!("a panic below a layer");
+        }
+        _ => drop(reply),
+    });
+    let panicked = "the file system panicked";
+    let dropped = "a reply was dropped without an answer; the caller gets EIO";
+    for (unique, error, line) in [
+        (
+            100,
+            libc::EIO,
+            "the file system panicked; the caller gets EIO",
+        ),
+        (102, 0, panicked),
+        (104, libc::EIO, panicked),
+        (106, libc::EIO, dropped),
+    ] {
+        let (answer, log) = answer(&mut kernel, unique);
+        assert_eq!(answer.error, -error);
+        assert_eq!(log, [line]);
+    }
+}

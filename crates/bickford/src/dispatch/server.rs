@@ -19,7 +19,7 @@ use crate::notify::{Notifier, Queue, Retrievals};
     reason = "the operation table names every operation and answer"
 )]
 use crate::ops::*;
-use crate::reply::{Completion, Reply};
+use crate::reply::{Completion, Reply, report_panic};
 use crate::trace::{Events, Recorder, Stages, Stamp, Stats, thread_id};
 use crate::transport::{Outgoing, Responder, Ticket, sendable};
 
@@ -413,11 +413,7 @@ impl Server {
         completion.stages.mark_decoded();
         let call = AssertUnwindSafe(|| self.call(&cx, &protocol, &mut incoming, completion));
         if catch_unwind(call).is_err() {
-            tracing::error!(
-                opcode = opcode.name(),
-                unique = header.unique,
-                "the file system panicked; the caller gets EIO"
-            );
+            report_panic(opcode, ticket.unique);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The way back of one request: trace, send, leave the in-flight table.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -65,11 +66,21 @@ impl Completion {
     }
 
     pub(crate) fn abandon(self) {
-        tracing::error!(
-            opcode = self.opcode.name(),
-            unique = self.ticket.unique.0,
-            "a reply was dropped without an answer; the caller gets EIO"
-        );
+        let unique = self.ticket.unique;
+        if std::thread::panicking() {
+            PANICKED.set(unique.0);
+            tracing::error!(
+                opcode = self.opcode.name(),
+                unique = unique.0,
+                "the file system panicked; the caller gets EIO"
+            );
+        } else {
+            tracing::error!(
+                opcode = self.opcode.name(),
+                unique = unique.0,
+                "a reply was dropped without an answer; the caller gets EIO"
+            );
+        }
         self.fail(Errno::IO);
     }
 
@@ -117,6 +128,23 @@ impl Completion {
         if let Err(error) = self.responder.respond(self.ticket, &bare) {
             report(self.opcode, self.ticket.unique, &bare, &error);
         }
+    }
+}
+
+thread_local! {
+    /// Number of the request whose reply a panic on this thread dropped last.
+    static PANICKED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A method panicked. Says so, unless that was said when the panic dropped the reply: here nobody knows
+/// whether it was answered before, or is kept by somebody.
+pub(crate) fn report_panic(opcode: Opcode, unique: Unique) {
+    if PANICKED.take() != unique.0 {
+        tracing::error!(
+            opcode = opcode.name(),
+            unique = unique.0,
+            "the file system panicked"
+        );
     }
 }
 

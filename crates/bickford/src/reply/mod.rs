@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 pub use completion::Completion;
+pub(crate) use completion::report_panic;
 
 use crate::backing::Backing;
 use crate::ops::Answer;
