@@ -1,7 +1,9 @@
 //! File systems that do wrong, over the memory transport: what their callers get, and what the log says.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use std::fmt;
+#[path = "support/log.rs"]
+mod log;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -10,50 +12,8 @@ use bickford::abi::{InHeader, InterruptIn, Opcode};
 use bickford::ops::{Data, Read};
 use bickford::transport::memory::{Kernel, Message};
 use bickford::{Context, FileSystem, Reply};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use log::Log;
 use zerocopy::IntoBytes;
-
-/// The messages of what is logged on one thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-impl Visit for Log {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.0.lock().unwrap().push(format!("{value:?}"));
-        }
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 type Method = dyn Fn(&Context<'_>, Read, Reply<Data>) + Send + Sync;
 

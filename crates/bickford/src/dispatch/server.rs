@@ -396,6 +396,7 @@ impl Server {
             ticket,
             opcode,
             minor: protocol.minor,
+            room: usize::MAX,
             slot,
             tables: Arc::clone(&worker.tables),
             stages: Stages::received(received),
@@ -426,13 +427,16 @@ macro_rules! define_call {
                 cx: &Context<'_>,
                 protocol: &Protocol,
                 incoming: &mut Incoming<'_>,
-                completion: Box<Completion>,
+                mut completion: Box<Completion>,
             ) {
                 match cx.opcode {
                     $(
                         $(Opcode::$opcode)|+ => {
                             match <$operation>::decode(cx.header, &mut incoming.body, protocol) {
-                                Ok(op) => self.filesystem.$method(cx, op, Reply::new(completion)),
+                                Ok(op) => {
+                                    completion.room = op.room();
+                                    self.filesystem.$method(cx, op, Reply::new(completion));
+                                }
                                 Err(error) => {
                                     warn_malformed(cx.opcode, cx.header.unique, error);
                                     completion.fail(Errno::INVAL);

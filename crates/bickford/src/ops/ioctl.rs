@@ -41,6 +41,10 @@ impl<'a> Operation<'a> for Ioctl<'a> {
             output_size: input.out_size,
         })
     }
+
+    fn room(&self) -> usize {
+        size_of::<IoctlOut>().saturating_add(self.output_size as usize)
+    }
 }
 
 /// What an ioctl answers.

@@ -94,6 +94,12 @@ pub trait Operation<'a>: Sized {
         body: &mut Cursor<'a>,
         protocol: &Protocol,
     ) -> Result<Self, Malformed>;
+
+    /// How many bytes the kernel takes as an answer at most; it refuses a longer one. By default: no
+    /// answer of this kind is too long.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// What an operation is answered with when it succeeds.

@@ -45,4 +45,8 @@ impl Operation<'_> for Read {
             lock_owner: owned.then_some(LockOwner(input.lock_owner)),
         })
     }
+
+    fn room(&self) -> usize {
+        self.size as usize
+    }
 }

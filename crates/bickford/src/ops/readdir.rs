@@ -45,6 +45,10 @@ impl Operation<'_> for Readdir {
             size: input.size,
         })
     }
+
+    fn room(&self) -> usize {
+        self.size as usize
+    }
 }
 
 /// Lists names of a directory with their entries, as if each were looked up.
@@ -89,5 +93,9 @@ impl Operation<'_> for Readdirplus {
             offset,
             size,
         })
+    }
+
+    fn room(&self) -> usize {
+        self.size as usize
     }
 }

@@ -22,9 +22,14 @@ impl Operation<'_> for Readlink {
             node: NodeId(header.nodeid),
         })
     }
+
+    /// The kernel has a page for it, with a NUL byte at the end.
+    fn room(&self) -> usize {
+        rustix::param::page_size() - 1
+    }
 }
 
-/// What a symbolic link says, without a NUL byte.
+/// What a symbolic link says, without a NUL byte: less than a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target(pub Vec<u8>);
 

@@ -77,6 +77,10 @@ impl<'a> Operation<'a> for Getxattr<'a> {
             size: input.size,
         })
     }
+
+    fn room(&self) -> usize {
+        xattr_room(self.size)
+    }
 }
 
 /// Asks for the names of an inode's extended attributes, each with a NUL byte (listxattr(2)).
@@ -98,6 +102,17 @@ impl Operation<'_> for Listxattr {
             node: NodeId(header.nodeid),
             size: input.size,
         })
+    }
+
+    fn room(&self) -> usize {
+        xattr_room(self.size)
+    }
+}
+
+fn xattr_room(size: u32) -> usize {
+    match size {
+        0 => size_of::<GetxattrOut>(),
+        size => size as usize,
     }
 }
 

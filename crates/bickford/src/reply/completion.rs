@@ -23,6 +23,8 @@ pub struct Completion {
     pub(crate) ticket: Ticket,
     pub(crate) opcode: Opcode,
     pub(crate) minor: u32,
+    /// What the kernel takes at most.
+    pub(crate) room: usize,
     pub(crate) slot: u32,
     pub(crate) tables: Arc<Tables>,
     pub(crate) stages: Stages,
@@ -47,6 +49,9 @@ impl Completion {
                     &mut encoder,
                 );
                 let (fixed, data) = encoder.parts();
+                if fixed.len().saturating_add(data.len()) > self.room {
+                    return self.send_what_fits(fixed, data);
+                }
                 self.send(Outgoing {
                     error: 0,
                     fixed,
@@ -54,6 +59,33 @@ impl Completion {
                 });
             }
             Err(errno) => self.fail(errno),
+        }
+    }
+
+    /// More is named than the kernel takes. It fits all the same where it is in a file that ends early.
+    fn send_what_fits(self, fixed: &[u8], data: &Data) {
+        let room = self.room.saturating_sub(fixed.len());
+        let mut bytes = vec![0; room.saturating_add(1)];
+        match data.copy_into(&mut bytes) {
+            Ok(length) if length <= room && fixed.len() <= self.room => {
+                bytes.truncate(length);
+                self.send(Outgoing {
+                    error: 0,
+                    fixed,
+                    data: &Data::Bytes(bytes),
+                });
+            }
+            Ok(_) => {
+                tracing::error!(
+                    opcode = self.opcode.name(),
+                    unique = self.ticket.unique.0,
+                    bytes = fixed.len().saturating_add(data.len()),
+                    room = self.room,
+                    "an answer is longer than what was asked for; the caller gets EIO"
+                );
+                self.fail(Errno::IO);
+            }
+            Err(error) => self.fail(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
     }
 

@@ -18,7 +18,8 @@ use crate::ops::Answer;
 /// The right, and the duty, to answer one request.
 ///
 /// It can be moved to another thread and used after the handler has returned. A reply that is
-/// dropped answers EIO.
+/// dropped answers EIO, and so does one with more bytes than were asked for, such as data of READ;
+/// either is an error in the log.
 #[must_use = "a reply that is dropped answers EIO"]
 pub struct Reply<A: Answer> {
     route: Route<A>,
