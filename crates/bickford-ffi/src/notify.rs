@@ -20,6 +20,7 @@ fn send(
     let held = session(number)?;
     match notify(held.mounted.notifier()) {
         Ok(()) => Ok(0),
+        Err(error @ NotifyError::Name) => Err(Failure::argument(error)),
         Err(error @ NotifyError::Full) => Err(Failure::new(BICKFORD_ERROR_LIMIT, error)),
         Err(error) => Err(Failure::new(BICKFORD_ERROR_HANDLE, error)),
     }

@@ -3,6 +3,7 @@
 //! The kernel may take locks for a notification that a request in progress holds; so it is sent by
 //! a thread of its own from a bounded queue, and a handler may always queue one.
 
+mod message;
 mod queue;
 mod retrieve;
 
@@ -10,9 +11,10 @@ use std::ffi::CStr;
 use std::io;
 use std::sync::Arc;
 
-use bickford_abi::{self as abi, NotifyCode};
+use bickford_abi::{self as abi, ExpireFlags, NotifyCode};
 use zerocopy::IntoBytes;
 
+pub use message::NAME_MAX;
 pub use queue::QUEUE_MAX;
 pub(crate) use queue::Queue;
 pub(crate) use retrieve::Retrievals;
@@ -30,6 +32,9 @@ pub enum NotifyError {
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
+    /// The name is empty, has a slash, or is longer than [`NAME_MAX`] bytes.
+    #[error("no file has a name that is empty, has a slash, or is longer than {NAME_MAX} bytes")]
+    Name,
 }
 
 /// Queues notifications of one session; clones share the queue.
@@ -56,12 +61,10 @@ impl std::fmt::Debug for Done {
     }
 }
 
-fn named(fixed: &[u8], name: &CStr) -> Vec<u8> {
-    [fixed, name.to_bytes_with_nul()].concat()
-}
-
-fn name_length(name: &CStr) -> u32 {
-    u32::try_from(name.count_bytes()).unwrap_or(u32::MAX)
+impl Done {
+    fn new(done: impl FnOnce(io::Result<()>) + Send + 'static) -> Option<Self> {
+        Some(Self(Box::new(done)))
+    }
 }
 
 impl Notifier {
@@ -70,11 +73,16 @@ impl Notifier {
     }
 
     fn send(&self, code: NotifyCode, bytes: Vec<u8>) -> Result<(), NotifyError> {
-        self.queue.push(Message {
-            code,
-            bytes,
-            done: None,
-        })
+        self.send_then(code, bytes, None)
+    }
+
+    fn send_then(
+        &self,
+        code: NotifyCode,
+        bytes: Vec<u8>,
+        done: Option<Done>,
+    ) -> Result<(), NotifyError> {
+        self.queue.push([Message { code, bytes, done }])
     }
 
     /// Drops cached attributes of an inode, and cached data from `offset` on for `length` bytes; a
@@ -88,12 +96,8 @@ impl Notifier {
         offset: i64,
         length: i64,
     ) -> Result<(), NotifyError> {
-        let out = abi::NotifyInvalInodeOut {
-            ino: node.0,
-            off: offset,
-            len: length,
-        };
-        self.send(NotifyCode::InvalInode, out.as_bytes().to_vec())
+        let bytes = message::inode(node, offset, length);
+        self.send(NotifyCode::InvalInode, bytes)
     }
 
     /// The same, and calls `done` with the kernel's answer when data that were not written back yet
@@ -108,16 +112,8 @@ impl Notifier {
         length: i64,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> Result<(), NotifyError> {
-        let out = abi::NotifyInvalInodeOut {
-            ino: node.0,
-            off: offset,
-            len: length,
-        };
-        self.queue.push(Message {
-            code: NotifyCode::InvalInode,
-            bytes: out.as_bytes().to_vec(),
-            done: Some(Done(Box::new(done))),
-        })
+        let bytes = message::inode(node, offset, length);
+        self.send_then(NotifyCode::InvalInode, bytes, Done::new(done))
     }
 
     /// Drops cached attributes of an inode before it returns. It does not queue, behind notifications
@@ -128,57 +124,81 @@ impl Notifier {
     /// # Errors
     /// When the session has ended.
     pub fn forget_attributes(&self, node: NodeId) -> Result<(), NotifyError> {
-        let out = abi::NotifyInvalInodeOut {
-            ino: node.0,
-            off: -1,
-            len: 0,
-        };
-        self.queue.send_now(NotifyCode::InvalInode, out.as_bytes())
+        let bytes = message::inode(node, -1, 0);
+        self.queue.send_now(NotifyCode::InvalInode, &bytes)
     }
 
     /// Drops a cached name.
     ///
     /// # Errors
-    /// When it cannot be queued.
+    /// When no file has such a name, or it cannot be queued.
     pub fn invalidate_entry(&self, parent: NodeId, name: &CStr) -> Result<(), NotifyError> {
-        self.entry(parent, name, abi::ExpireFlags::empty())
+        let bytes = message::entry(parent, name, ExpireFlags::empty())?;
+        self.send(NotifyCode::InvalEntry, bytes)
+    }
+
+    /// The same, and calls `done` with the kernel's answer: ENOENT where it does not know the directory
+    /// or the name. It runs on the thread that sends notifications and must not wait for it.
+    ///
+    /// # Errors
+    /// As above; `done` is then not called.
+    pub fn invalidate_entry_then(
+        &self,
+        parent: NodeId,
+        name: &CStr,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Result<(), NotifyError> {
+        let bytes = message::entry(parent, name, ExpireFlags::empty())?;
+        self.send_then(NotifyCode::InvalEntry, bytes, Done::new(done))
     }
 
     /// Lets a cached name expire: it is looked up again at its next use, but what is mounted or
     /// open below stays.
     ///
     /// # Errors
-    /// When it cannot be queued.
+    /// When no file has such a name, or it cannot be queued.
     pub fn expire_entry(&self, parent: NodeId, name: &CStr) -> Result<(), NotifyError> {
-        self.entry(parent, name, abi::ExpireFlags::EXPIRE_ONLY)
+        let bytes = message::entry(parent, name, ExpireFlags::EXPIRE_ONLY)?;
+        self.send(NotifyCode::InvalEntry, bytes)
     }
 
-    fn entry(
+    /// The same, and calls `done` with the kernel's answer as [`Notifier::invalidate_entry_then`] does.
+    ///
+    /// # Errors
+    /// As above; `done` is then not called.
+    pub fn expire_entry_then(
         &self,
         parent: NodeId,
         name: &CStr,
-        flags: abi::ExpireFlags,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> Result<(), NotifyError> {
-        let out = abi::NotifyInvalEntryOut {
-            parent: parent.0,
-            namelen: name_length(name),
-            flags: flags.bits(),
-        };
-        self.send(NotifyCode::InvalEntry, named(out.as_bytes(), name))
+        let bytes = message::entry(parent, name, ExpireFlags::EXPIRE_ONLY)?;
+        self.send_then(NotifyCode::InvalEntry, bytes, Done::new(done))
     }
 
     /// A name was removed: drops it, and tells those who watch the directory.
     ///
     /// # Errors
-    /// When it cannot be queued.
+    /// When no file has such a name, or it cannot be queued.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &CStr) -> Result<(), NotifyError> {
-        let out = abi::NotifyDeleteOut {
-            parent: parent.0,
-            child: child.0,
-            namelen: name_length(name),
-            padding: 0,
-        };
-        self.send(NotifyCode::Delete, named(out.as_bytes(), name))
+        let bytes = message::removed(parent, child, name)?;
+        self.send(NotifyCode::Delete, bytes)
+    }
+
+    /// The same, and calls `done` with the kernel's answer as [`Notifier::invalidate_entry_then`] does;
+    /// ENOTEMPTY where it knows names below.
+    ///
+    /// # Errors
+    /// As above; `done` is then not called.
+    pub fn delete_then(
+        &self,
+        parent: NodeId,
+        child: NodeId,
+        name: &CStr,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Result<(), NotifyError> {
+        let bytes = message::removed(parent, child, name)?;
+        self.send_then(NotifyCode::Delete, bytes, Done::new(done))
     }
 
     /// Puts data into the page cache of an inode.
@@ -186,13 +206,24 @@ impl Notifier {
     /// # Errors
     /// When it cannot be queued.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<(), NotifyError> {
-        let out = abi::NotifyStoreOut {
-            nodeid: node.0,
-            offset,
-            size: u32::try_from(data.len()).unwrap_or(u32::MAX),
-            padding: 0,
-        };
-        self.send(NotifyCode::Store, [out.as_bytes(), data].concat())
+        let bytes = message::stored(node, offset, data);
+        self.send(NotifyCode::Store, bytes)
+    }
+
+    /// The same, and calls `done` with the kernel's answer: ENOENT where it does not know the inode. It
+    /// runs on the thread that sends notifications and must not wait for it.
+    ///
+    /// # Errors
+    /// As above; `done` is then not called.
+    pub fn store_then(
+        &self,
+        node: NodeId,
+        offset: u64,
+        data: &[u8],
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Result<(), NotifyError> {
+        let bytes = message::stored(node, offset, data);
+        self.send_then(NotifyCode::Store, bytes, Done::new(done))
     }
 
     /// Asks for data that the kernel has in the page cache of an inode. `receive` gets where they
@@ -226,11 +257,8 @@ impl Notifier {
                 retrievals.take(number);
             }
         };
-        let sent = self.queue.push(Message {
-            code: NotifyCode::Retrieve,
-            bytes: out.as_bytes().to_vec(),
-            done: Some(Done(Box::new(done))),
-        });
+        let bytes = out.as_bytes().to_vec();
+        let sent = self.send_then(NotifyCode::Retrieve, bytes, Done::new(done));
         if sent.is_err() {
             self.retrievals.take(number);
         }
@@ -271,25 +299,20 @@ impl Notifier {
         &self,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> Result<(), NotifyError> {
-        self.queue.push(Message {
-            code: NotifyCode::IncEpoch,
-            bytes: Vec::new(),
-            done: Some(Done(Box::new(done))),
-        })
+        self.send_then(NotifyCode::IncEpoch, Vec::new(), Done::new(done))
     }
 
-    /// Asks the kernel to forget inodes that nobody uses.
+    /// Asks the kernel to forget inodes that nobody uses; many go out in several messages.
     ///
     /// # Errors
-    /// When it cannot be queued.
+    /// When they cannot all be queued; none is then.
     pub fn prune(&self, nodes: &[NodeId]) -> Result<(), NotifyError> {
-        let out = abi::NotifyPruneOut {
-            count: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
-            ..abi::NotifyPruneOut::default()
-        };
-        let mut bytes = out.as_bytes().to_vec();
-        bytes.extend(nodes.iter().flat_map(|node| node.0.to_ne_bytes()));
-        self.send(NotifyCode::Prune, bytes)
+        let messages = message::pruned(nodes).map(|bytes| Message {
+            code: NotifyCode::Prune,
+            bytes,
+            done: None,
+        });
+        self.queue.push(messages.collect::<Vec<_>>())
     }
 
     /// Waits until everything that was queued before has reached the kernel. Must not be called

@@ -41,16 +41,21 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, message: Message) -> Result<(), NotifyError> {
+    /// Queues all of them, or none.
+    pub(super) fn push(
+        &self,
+        messages: impl IntoIterator<IntoIter: ExactSizeIterator<Item = Message>>,
+    ) -> Result<(), NotifyError> {
+        let messages = messages.into_iter();
         let mut state = self.state();
         if state.ended {
             return Err(NotifyError::Ended);
         }
-        if state.waiting.len() >= QUEUE_MAX {
+        if messages.len() > QUEUE_MAX - state.waiting.len().min(QUEUE_MAX) {
             return Err(NotifyError::Full);
         }
-        state.waiting.push_back(message);
-        state.pushed += 1;
+        state.pushed += messages.len() as u64;
+        state.waiting.extend(messages);
         drop(state);
         self.changed.notify_all();
         Ok(())
