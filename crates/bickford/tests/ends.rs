@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bickford::mount::{MountEntry, MountOptions, Unmount};
+use bickford::mount::{MountEntry, MountOptions, Unmount, unmount};
 use bickford::notify::NotifyError;
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use bickford::session::SessionError;
@@ -203,6 +203,15 @@ impl FileSystem for Refuses {
     }
 }
 
+/// Has nothing mounted at the end, whatever the test found.
+struct Cleared<'a>(&'a Path);
+
+impl Drop for Cleared<'_> {
+    fn drop(&mut self) {
+        while unmount(self.0, Unmount::Force).is_ok() {}
+    }
+}
+
 #[test]
 fn what_does_not_begin_says_why_and_leaves_no_mount() {
     let _alone = alone();
@@ -212,6 +221,8 @@ fn what_does_not_begin_says_why_and_leaves_no_mount() {
             (None, "the file system panicked in init".to_owned()),
         ] {
             let dir = tempfile::tempdir().unwrap();
+            let _watchdog = support::watch(dir.path().to_owned(), None);
+            let _cleared = Cleared(dir.path());
             let options = MountOptions::new().fsname("bickford-test");
             let begun = Session::mount(Refuses(errno), dir.path(), &options, config);
             let error = begun.unwrap_err();

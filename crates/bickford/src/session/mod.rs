@@ -163,7 +163,7 @@ impl Session {
             abi = format_args!("{}.{}", bickford_abi::KERNEL_VERSION, protocol.minor),
             transport = self.transport_name(),
             transport_reason = self.transport.reason,
-            workers = config.workers.max,
+            workers = config.workers.max.max(1),
             queues = self.carrier.queues(),
             max_write = negotiation.max_write(),
             read_ahead_kb = connection

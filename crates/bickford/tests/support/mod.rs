@@ -120,8 +120,9 @@ impl Drop for Fixture {
     }
 }
 
-/// Aborts the connection after the deadline, so that whoever hangs in it fails.
-fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinHandle<()>) {
+/// Aborts the connection after the deadline, so that whoever hangs in it fails. Until the sender is
+/// dropped.
+pub fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinHandle<()>) {
     let (done, over) = channel();
     let thread = std::thread::spawn(move || {
         if over.recv_timeout(DEADLINE * 2) == Err(RecvTimeoutError::Timeout) {
