@@ -231,9 +231,9 @@ fn did_not_begin(error: &SessionError) -> Failure {
         return Failure::new(error.to_string());
     };
     let reason = match reasons() {
-        // Refused by the file system, which has logged why.
-        Some(reasons) if source.kind() == std::io::ErrorKind::Other => reasons,
-        _ => format!("{source}{}", cure(source)),
+        // Whoever refused has logged why.
+        Some(reasons) => format!("{reasons}{}", cure(source)),
+        None => format!("{source}{}", cure(source)),
     };
     let shown = mountpoint.display();
     Failure::new(format!(
