@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bickford_eval::host::device::{Choice, Device};
 use bickford_eval::host::{mounts, process};
+use bickford_eval::room::Room;
 
 use crate::configurations::{Configuration, Side};
 use crate::mounted::{Mounted, Refusal};
@@ -78,7 +79,11 @@ impl<'a> Runner<'a> {
             device: Device::set_up(
                 &plan.device,
                 &root,
-                4 * plan.scale.large + (1 << 30),
+                Room {
+                    bytes: 4 * plan.scale.large + (1 << 30),
+                    // What mkfs.ext4 makes for such a device is more than the rows have names.
+                    inodes: 0,
+                },
                 plan.stop,
             )?,
             plan,
