@@ -117,7 +117,7 @@ fn a_socket_that_a_killed_daemon_left_is_a_note() {
     drop(UnixListener::bind(&path).unwrap());
     let text = table(&place.mountpoint());
     assert!(
-        text.contains("requests wait") && text.contains("no daemon of ours answers there"),
+        text.contains("requests wait") && text.contains("nobody answers there"),
         "{text}"
     );
     fs::remove_file(&path).unwrap();
