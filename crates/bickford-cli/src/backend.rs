@@ -230,14 +230,12 @@ fn did_not_begin(error: &SessionError) -> Failure {
     let SessionError::Start { mountpoint, source } = error else {
         return Failure::new(error.to_string());
     };
-    let reason = match reasons() {
-        // Whoever refused has logged why.
-        Some(reasons) => format!("{reasons}{}", cure(source)),
-        None => format!("{source}{}", cure(source)),
-    };
-    let shown = mountpoint.display();
+    // Whoever refused has logged why.
+    let reason = reasons().unwrap_or_else(|| source.to_string());
     Failure::new(format!(
-        "mount {shown}: the session did not begin: {reason}"
+        "mount {}: the session did not begin: {reason}{}",
+        mountpoint.display(),
+        cure(source)
     ))
 }
 

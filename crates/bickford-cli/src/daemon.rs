@@ -125,7 +125,7 @@ fn end(child: &mut Child) -> &'static str {
     let deadline = Instant::now() + PATIENCE;
     while let Ok(None) = child.try_wait() {
         if Instant::now() > deadline {
-            // It would be killed by whoever finds it.
+            // It hangs, and nobody waits for it any more.
             let _ = child.kill();
             return "its process was killed";
         }

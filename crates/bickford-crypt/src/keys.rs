@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -25,7 +26,6 @@ const LENGTH: usize = PREFIX + 24 + 32 + 16;
 const LANE_MIN: u32 = 8;
 /// More memory, in KiB, than a key file may ask for.
 const MEMORY_MAX: u32 = 4 << 20;
-const TIMES_MAX: u32 = 1024;
 const LANES_MAX: u32 = 64;
 
 /// What it costs to try a passphrase (Argon2id, RFC 9106).
@@ -55,11 +55,20 @@ impl Cost {
     pub(crate) const BOUNDS: &'static str =
         "possible are 1 to 1024 passes, 1 to 64 lanes, and 8 KiB for each lane to 4 GiB of memory";
 
+    /// How many passes are possible.
+    pub const PASSES: RangeInclusive<u32> = 1..=1024;
+
+    /// How much memory is possible with so many lanes, in KiB.
+    #[must_use]
+    pub const fn memory_for(lanes: u32) -> RangeInclusive<u32> {
+        LANE_MIN.saturating_mul(lanes)..=MEMORY_MAX
+    }
+
     fn is_possible(self) -> bool {
         let lanes = 1..=LANES_MAX;
         lanes.contains(&self.lanes)
-            && (1..=TIMES_MAX).contains(&self.times)
-            && (LANE_MIN * self.lanes..=MEMORY_MAX).contains(&self.memory)
+            && Self::PASSES.contains(&self.times)
+            && Self::memory_for(self.lanes).contains(&self.memory)
     }
 }
 
@@ -306,7 +315,7 @@ mod tests {
             },
             Cost { times: 0, ..CHEAP },
             Cost {
-                times: TIMES_MAX + 1,
+                times: Cost::PASSES.end() + 1,
                 ..CHEAP
             },
             Cost { lanes: 0, ..CHEAP },

@@ -12,7 +12,6 @@
 //! no switches: half of it would be a danger. The directory below should be empty at first: names
 //! that are not its own are not shown.
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 pub use bickford_crypt::looks_encrypted;
@@ -21,10 +20,6 @@ use bickford_crypt::{Cost, Crypt, create_key_file, read_passphrase};
 use crate::LayerError;
 use crate::registry::{Built, Entry};
 use crate::spec::{LayerSpec, Options, parse_size};
-
-/// What a key file may ask for, with the four lanes that are the default: memory in KiB.
-const MEMORY: RangeInclusive<u32> = 32..=4 << 20;
-const PASSES: RangeInclusive<u32> = 1..=1024;
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {
@@ -80,12 +75,16 @@ fn construct(
 /// In KiB.
 fn parse_memory(text: &str) -> Result<u32, String> {
     let kib = parse_size(text)? >> 10;
-    let possible = u32::try_from(kib).ok().filter(|kib| MEMORY.contains(kib));
+    let memory = Cost::memory_for(Cost::default().lanes);
+    let possible = u32::try_from(kib).ok().filter(|kib| memory.contains(kib));
     possible.ok_or_else(|| "from 32K to 4G are possible".to_owned())
 }
 
 fn parse_passes(text: &str) -> Result<u32, String> {
-    let possible = text.parse().ok().filter(|passes| PASSES.contains(passes));
+    let possible = text
+        .parse()
+        .ok()
+        .filter(|passes| Cost::PASSES.contains(passes));
     possible.ok_or_else(|| "a whole number from 1 to 1024 is meant".to_owned())
 }
 

@@ -20,8 +20,8 @@ const PLACES: usize = 1024;
 /// How long an answer takes at most from when it is asked for until the kernel has taken it, in milliseconds.
 const UNDER_WAY: u64 = 1_000;
 
-/// A thread and when it asked: milliseconds in the upper half. Zero: nobody did.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A thread and when it asked: milliseconds, as many as there is room for, in the upper half. Zero: nobody did.
+#[derive(Clone, Copy)]
 struct Asked(u64);
 
 impl Asked {
@@ -29,25 +29,22 @@ impl Asked {
         Self(now << 32 | u64::from(thread))
     }
 
-    fn thread(self) -> u32 {
-        (self.0 & u64::from(u32::MAX)) as u32
-    }
-
     /// Zero is a thread that this process may not know of: any may be it.
     fn is(self, thread: u32) -> bool {
-        self.0 == 0 || (thread != 0 && self.thread() == thread)
+        self.0 == 0 || (thread != 0 && self.0 as u32 == thread)
     }
 
-    fn is_under_way(self, now: u64) -> bool {
-        self.0 != 0
-            && (now << 32 >> 32).wrapping_sub(self.0 >> 32) & u64::from(u32::MAX) < UNDER_WAY
+    /// The whole time, which was less than 49 days before `now`.
+    fn at(self, now: u64) -> u64 {
+        let age = (now as u32).wrapping_sub((self.0 >> 32) as u32);
+        now.saturating_sub(age.into())
     }
 }
 
 #[derive(Default)]
 struct Place {
     last: AtomicU64,
-    /// The latest before it of another thread.
+    /// When the latest before it of another thread was, in milliseconds; zero for never.
     other: AtomicU64,
 }
 
@@ -55,15 +52,16 @@ impl Place {
     fn asks(&self, thread: u32, now: u64) {
         let before = Asked(self.last.swap(Asked::by(thread, now).0, Ordering::SeqCst));
         if !before.is(thread) {
-            self.other.fetch_max(before.0, Ordering::SeqCst);
+            self.other.fetch_max(before.at(now), Ordering::SeqCst);
         }
     }
 
     /// Whether another thread than this one may have an answer under way.
     fn races(&self, thread: u32, now: u64) -> bool {
         let last = Asked(self.last.load(Ordering::SeqCst));
-        let other = Asked(self.other.load(Ordering::SeqCst));
-        (!last.is(thread) && last.is_under_way(now)) || other.is_under_way(now)
+        let other = self.other.load(Ordering::SeqCst);
+        let under_way = |at: u64| now.saturating_sub(at) < UNDER_WAY;
+        (!last.is(thread) && under_way(last.at(now))) || (other != 0 && under_way(other))
     }
 }
 
@@ -154,11 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_may_wrap() {
+    fn the_time_may_outgrow_its_room() {
         let place = Place::default();
         let end = (1 << 32) - 1;
         place.asks(7, end);
         assert!(place.races(8, end + 2));
         assert!(!place.races(8, end + 2 + UNDER_WAY));
+        place.asks(8, end + 3);
+        place.asks(9, end + 5_000);
+        place.asks(8, end + 5_001);
+        assert!(place.races(8, end + 5_002), "the one before it");
     }
 }

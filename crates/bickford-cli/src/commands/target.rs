@@ -5,6 +5,7 @@ mod resolve;
 
 use std::fs;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use bickford::mount::MountEntry;
@@ -49,7 +50,7 @@ impl Target {
             Some(entry) if entry.is_fuse() => Ok(Self {
                 mountpoint: resolved,
                 connection: connection_of(entry.major, entry.minor),
-                user: user_of(&entry.super_options),
+                user: entry.owner().unwrap_or(0),
                 fs_type: entry.fs_type,
             }),
             Some(entry) => Err(Failure::new(format!(
@@ -92,6 +93,11 @@ impl Target {
         Err(reason.unwrap_or_else(|| "the daemon has no control socket".to_owned()))
     }
 
+    /// Whether somebody listens at a control socket of its daemon.
+    pub(crate) fn listens(&self) -> bool {
+        self.ask(|path| UnixStream::connect(path).map(drop)).is_ok()
+    }
+
     /// The control sockets that may be its daemon's.
     pub(crate) fn sockets(&self) -> Vec<control::Socket> {
         let found = control::find(self.connection, self.user);
@@ -130,13 +136,6 @@ fn connection_of(major: u32, minor: u32) -> u32 {
     (major << 20) | minor
 }
 
-fn user_of(super_options: &str) -> u32 {
-    let told = super_options
-        .split(',')
-        .find_map(|option| option.strip_prefix("user_id="));
-    told.and_then(|user| user.parse().ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,15 +145,5 @@ mod tests {
         assert_eq!(connection_of(0, 53), 53);
         // /dev/loop3, as fuseblk shows it.
         assert_eq!(connection_of(7, 3), 7_340_035);
-    }
-
-    #[test]
-    fn the_user_is_read_from_the_options() {
-        assert_eq!(
-            user_of("rw,user_id=1000,group_id=7,default_permissions"),
-            1000
-        );
-        assert_eq!(user_of("rw"), 0);
-        assert_eq!(user_of("rw,user_id=x"), 0);
     }
 }

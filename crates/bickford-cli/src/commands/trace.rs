@@ -224,8 +224,7 @@ impl Tracer {
 
     /// Whether there is nothing left to trace; then it is said.
     fn has_gone(&mut self) -> bool {
-        let looked = self.looked.elapsed() >= LOOK_AGAIN;
-        if !self.ended && !looked {
+        if !self.ended && self.looked.elapsed() < LOOK_AGAIN {
             return false;
         }
         self.looked = Instant::now();
@@ -399,7 +398,9 @@ impl Tracer {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    self.ended = error.kind() == io::ErrorKind::UnexpectedEof;
+                    // One that is there hangs up, too, where it has too many clients.
+                    let hung_up = error.kind() == io::ErrorKind::UnexpectedEof;
+                    self.ended = hung_up && !self.target.listens();
                     if !self.ended {
                         note(&format!("the daemon's own times end here: {error}"));
                     }

@@ -44,6 +44,13 @@ impl MountEntry {
             || kind.starts_with("fuseblk.")
     }
 
+    /// The user who mounted it, where it is a FUSE mount.
+    pub fn owner(&self) -> Option<u32> {
+        let mut options = self.super_options.split(',');
+        let user = options.find_map(|option| option.strip_prefix("user_id="));
+        user?.parse().ok()
+    }
+
     /// The flags common to all file systems that are in force here, of the mount and of the file system.
     pub fn flags(&self) -> GenericFlags {
         let names = self.options.split(',').chain(self.super_options.split(','));
@@ -166,6 +173,12 @@ mod tests {
             ("rw,nosuid", "rw,user_id=0")
         );
         assert!(entry.is_fuse());
+        assert_eq!(entry.owner(), Some(0));
+        let none = MountEntry {
+            super_options: "rw,user_id=x".to_owned(),
+            ..entry
+        };
+        assert_eq!(none.owner(), None);
     }
 
     #[test]

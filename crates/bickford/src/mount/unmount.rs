@@ -299,7 +299,7 @@ fn unmount_by_helper(
         Ok(Ok(())) => Ok(()),
         // fusermount3 prints strerror(3) of the C locale: it never calls setlocale(3).
         Ok(Err(message)) if message.contains("busy") => Err(busy_error(entry, all)),
-        Ok(Err(message)) => Err(match owner(entry) {
+        Ok(Err(message)) => Err(match entry.owner() {
             Some(owner) if owner != rustix::process::getuid().as_raw() => UnmountError::NotYours {
                 mountpoint,
                 owner: named(owner),
@@ -311,13 +311,6 @@ fn unmount_by_helper(
         }),
         Err(source) => Err(UnmountError::Kernel { mountpoint, source }),
     }
-}
-
-/// The user who mounted it, as the kernel lists it.
-fn owner(entry: &MountEntry) -> Option<u32> {
-    let mut options = entry.super_options.split(',');
-    let user = options.find_map(|option| option.strip_prefix("user_id="));
-    user?.parse().ok()
 }
 
 /// A user by number and name. Users of a directory service have none here.
