@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use bickford_abi::{InHeader, Opcode, OutHeader, WriteIn};
 use rustix::io::Errno;
@@ -167,6 +167,17 @@ pub(super) enum Received {
     Piped(usize),
 }
 
+/// Once, though each worker finds out.
+fn tell_of_copies(room: usize, error: &io::Error) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let wanted = (room + SPARE).next_power_of_two();
+        tracing::info!(
+            "data of WRITE are copied, not spliced: no pipe of {wanted} bytes: {error}; sysctl fs.pipe-max-size={wanted} allows it"
+        );
+    });
+}
+
 /// How one worker receives: through a pipe while large WRITEs come, else straight into its buffer,
 /// which takes a system call less.
 pub(super) struct Splicing {
@@ -184,9 +195,9 @@ impl Splicing {
             .filter(|negotiation| negotiation.splice_writes());
         let pipe = wanted.and_then(|negotiation| {
             // A request that does not fit into the pipe would be lost.
-            Pipe::new(negotiation.max_write() as usize + HEADER_ROOM)
-                .inspect_err(|error| tracing::info!("data of WRITE are copied: {error}"))
-                .ok()
+            let room = negotiation.max_write() as usize + HEADER_ROOM;
+            let pipe = Pipe::new(room);
+            pipe.inspect_err(|error| tell_of_copies(room, error)).ok()
         });
         Self {
             pipe,
