@@ -1,6 +1,7 @@
 package io.github.bickfordfs;
 
 import io.github.bickfordfs.Layout.Ans;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Instant;
@@ -59,6 +60,14 @@ final class Answers {
         Layout.putLong(answer + Ans.COUNT, count);
     }
 
+    /** How many of the bytes that were asked for were written or copied. */
+    static void moved(long answer, long count, long asked) throws IOException {
+        if (count < 0 || count > asked) {
+            throw new IOException(count + " bytes are no answer where " + asked + " are to be written or copied");
+        }
+        count(answer, count);
+    }
+
     static void lock(long answer, Lock lock) {
         Layout.putLong(answer + Ans.LOCK_START, lock.start());
         Layout.putLong(answer + Ans.LOCK_END, lock.end());
@@ -88,10 +97,12 @@ final class Answers {
                 .reinterpret(Layout.getLong(answer + Ans.DATA_CAPACITY), arena, atItsEnd);
     }
 
-    static void filled(long answer, long length) throws FuseException {
+    /** How much of the buffer is filled. What cannot be is a defect of the file system, and logged. */
+    static void filled(long answer, long length) throws IOException {
         if (length < 0 || length > Layout.getLong(answer + Ans.DATA_CAPACITY)) {
-            throw new FuseException(Errno.EIO, length + " bytes are no answer for a buffer of "
-                    + Layout.getLong(answer + Ans.DATA_CAPACITY));
+            throw new IOException(length + " bytes are no answer for a buffer of "
+                    + Layout.getLong(answer + Ans.DATA_CAPACITY)
+                    + (length == -1 ? "; where a channel reads -1, at the end of the file, answer zero" : ""));
         }
         Layout.putLong(answer + Ans.DATA_LENGTH, length);
     }

@@ -7,6 +7,9 @@ import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.Locale;
+import java.util.Set;
 
 /**
  * One operation around which a {@link JavaFuse} is called: its parameters, to be changed before the system call, and its
@@ -15,6 +18,7 @@ import java.util.ArrayList;
  */
 public final class Call extends Request {
     private static final byte[] NO_BYTES = {};
+    private static final Set<Operation> HAVE_DATA = EnumSet.of(Operation.READ, Operation.WRITE);
 
     private final Scratch names = new Scratch();
     private final Scratch otherNames = new Scratch();
@@ -25,6 +29,7 @@ public final class Call extends Request {
     private int result;
     private boolean answered;
     private boolean before;
+    private DataMode data = DataMode.SHARED;
 
     /** Memory that stays at least until the next call of this thread. */
     private static final class Scratch {
@@ -50,8 +55,8 @@ public final class Call extends Request {
     Call() {}
 
     /** A pre-call, whose parameters may be changed. */
-    void beginBefore() {
-        beginCall(0, true);
+    void beginBefore(DataMode data) {
+        beginCall(0, true, data);
     }
 
     /** A request that is answered here: there is no system call whose parameters could be changed. */
@@ -60,16 +65,17 @@ public final class Call extends Request {
     }
 
     /** A post-call. */
-    void beginAfter(int result) {
-        beginCall(result, false);
+    void beginAfter(int result, DataMode data) {
+        beginCall(result, false, data);
     }
 
-    private void beginCall(int result, boolean before) {
+    private void beginCall(int result, boolean before, DataMode data) {
         names.begin();
         otherNames.begin();
         datas.begin();
         answers.begin();
         this.before = before;
+        this.data = data;
         this.result = result;
         this.answered = false;
         this.arrayLength = 0;
@@ -171,9 +177,14 @@ public final class Call extends Request {
      *
      * @param length how many bytes
      * @return memory for them, to be filled before the call returns
+     * @throws IllegalStateException with {@link DataMode#NONE} for a write: what is not seen is not replaced
      */
     public MemorySegment replaceData(long length) {
         long at = parameter(Req.DATA);
+        if (data == DataMode.NONE && operation() == Operation.WRITE) {
+            throw new IllegalStateException("calls see no data (data = none, or metadata-only = true), and may not replace"
+                    + " those that are written: choose data = shared or copied");
+        }
         MemorySegment memory = datas.of(Math.max(1, length));
         Layout.putLong(at, memory.address());
         Layout.putLong(at(Req.DATA_LENGTH), length);
@@ -195,8 +206,15 @@ public final class Call extends Request {
     /**
      * With {@link DataMode#COPIED}: says that {@link #array} was changed, so that it is copied back: what is written in the
      * pre-call, what was read in the post-call.
+     *
+     * @throws IllegalStateException in another mode, and where the operation is neither a read nor a write: there are no
+     *     data in the array
      */
     public void arrayChanged() {
+        if (data != DataMode.COPIED || !HAVE_DATA.contains(operation())) {
+            throw new IllegalStateException("the array has no data: they are copied for READ and WRITE, with data = copied;"
+                    + " this is " + operation() + " with data = " + data.name().toLowerCase(Locale.ROOT));
+        }
         if (operation() == Operation.READ) {
             answerData(array, arrayLength);
         } else {

@@ -34,6 +34,7 @@ public final class Deferred {
             EnumSet.of(Operation.READ, Operation.READLINK, Operation.GETXATTR, Operation.LISTXATTR);
     private static final Set<Operation> COUNTS = EnumSet.of(Operation.WRITE, Operation.BMAP, Operation.POLL,
             Operation.LSEEK, Operation.COPY_FILE_RANGE, Operation.IOCTL);
+    private static final Set<Operation> MOVED = EnumSet.of(Operation.WRITE, Operation.COPY_FILE_RANGE);
     private static final Set<Operation> LISTINGS = EnumSet.of(Operation.READDIR, Operation.READDIRPLUS);
     private static final Set<Operation> NOTHING = EnumSet.of(Operation.UNLINK, Operation.RMDIR, Operation.RENAME,
             Operation.RELEASE, Operation.FSYNC, Operation.SETXATTR, Operation.REMOVEXATTR, Operation.FLUSH,
@@ -183,7 +184,7 @@ public final class Deferred {
                 try {
                     writer.write(answer.address());
                 } catch (IOException e) {
-                    result = Errno.of(e);
+                    result = target.failed(operation.code(), e);
                 }
             }
             endBuffer();
@@ -244,6 +245,8 @@ public final class Deferred {
     public void complete(long count) {
         if (BYTES.contains(operation) && !(XATTRS.contains(operation) && size == 0)) {
             send(0, answer -> Answers.filled(answer, count));
+        } else if (MOVED.contains(operation)) {
+            send(0, answer -> Answers.moved(answer, count, size));
         } else {
             answersWith(BYTES.contains(operation) ? BYTES : COUNTS, "a number");
             send(0, answer -> Answers.count(answer, count));

@@ -36,7 +36,7 @@ public interface InodeFileSystem {
      * @param request what is asked
      * @param into native memory of {@link Request#size} bytes: the kernel takes from it over /dev/fuse, and over io_uring
      *     it is copied once, into the ring
-     * @return how many bytes; fewer than asked mean the end of the file
+     * @return how many bytes; fewer than asked mean the end of the file, where a channel reads -1 and this must be zero
      */
     default int read(Request request, MemorySegment into) throws IOException {
         throw new FuseException(Errno.ENOSYS);

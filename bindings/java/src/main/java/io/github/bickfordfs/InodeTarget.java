@@ -105,7 +105,7 @@ final class InodeTarget extends Target {
             case 12 -> fs.rename(request);
             case 13 -> entry(request, answer, fs.link(request));
             case 14 -> opened(request, answer, fs.open(request));
-            case 16 -> count(request, answer, fs.write(request));
+            case 16 -> moved(request, answer, fs.write(request));
             case 17 -> statfs(request, answer, fs.statfs(request));
             case 18 -> fs.release(request);
             case 20 -> fs.fsync(request);
@@ -125,7 +125,7 @@ final class InodeTarget extends Target {
             case 40 -> count(request, answer, fs.poll(request));
             case 43 -> fs.fallocate(request);
             case 46 -> count(request, answer, fs.lseek(request));
-            case 47 -> count(request, answer, fs.copyFileRange(request));
+            case 47 -> moved(request, answer, fs.copyFileRange(request));
             case 50 -> fs.syncfs(request);
             case 51 -> created(request, answer, fs.tmpfile(request));
             case 15 -> read(request, answer);
@@ -185,6 +185,12 @@ final class InodeTarget extends Target {
     private static void count(Request request, long answer, long count) {
         if (!request.isDeferred()) {
             Answers.count(answer, count);
+        }
+    }
+
+    private static void moved(Request request, long answer, long count) throws IOException {
+        if (!request.isDeferred()) {
+            Answers.moved(answer, count, request.size());
         }
     }
 

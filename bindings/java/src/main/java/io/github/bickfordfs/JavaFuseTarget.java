@@ -37,7 +37,7 @@ final class JavaFuseTarget extends Target {
 
     @Override
     int pre(int operation, Call call) throws IOException {
-        call.beginBefore();
+        call.beginBefore(configuration.data());
         if (copies && operation == WRITE) {
             call.fillArray(Layout.getLong(call.at(Req.DATA)), Layout.getLong(call.at(Req.DATA_LENGTH)));
         }
@@ -47,7 +47,7 @@ final class JavaFuseTarget extends Target {
 
     @Override
     int post(int operation, Call call, int result) throws IOException {
-        call.beginAfter(result);
+        call.beginAfter(result, configuration.data());
         if (copies && operation == WRITE) {
             call.fillArray(Layout.getLong(call.at(Req.DATA)), Layout.getLong(call.at(Req.DATA_LENGTH)));
         } else if (copies && operation == READ && result == 0) {

@@ -38,6 +38,12 @@ final class Records extends Handler implements AutoCloseable {
         return records.stream().anyMatch(record -> record.getMessage().contains(text));
     }
 
+    /** Whether an exception was logged whose message contains a text. */
+    boolean threw(String text) {
+        return records.stream().map(LogRecord::getThrown)
+                .anyMatch(thrown -> thrown != null && String.valueOf(thrown.getMessage()).contains(text));
+    }
+
     @Override
     public void publish(LogRecord record) {
         records.add(record);

@@ -45,6 +45,33 @@ class RequestTest {
     }
 
     @Test
+    void countsThatCannotBeAreLogged() throws Exception {
+        class Wrong extends OneFile {
+            @Override
+            public int read(Request request, MemorySegment into) {
+                return -1;
+            }
+
+            @Override
+            public int write(Request request) {
+                Deferred owed = request.defer();
+                owed.complete(9L);
+                return 0;
+            }
+        }
+
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = Mount.inodes(new Wrong(), place.mountpoint, MountOptions.DEFAULT)) {
+            var file = place.mountpoint.resolve("file");
+            assertThrows(IOException.class, () -> Files.readString(file));
+            assertTrue(records.threw("-1 bytes are no answer"));
+            assertThrows(IOException.class,
+                    () -> Files.writeString(file, "text", java.nio.file.StandardOpenOption.WRITE));
+            assertTrue(records.threw("9 bytes are no answer where 4 are to be written"));
+        }
+    }
+
+    @Test
     void answersComeLaterFromVirtualThreads() throws Exception {
         BlockingQueue<Throwable> second = new LinkedBlockingQueue<>();
 

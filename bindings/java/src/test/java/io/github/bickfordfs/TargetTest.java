@@ -124,7 +124,7 @@ class TargetTest {
         name("café\ufffd".getBytes(StandardCharsets.UTF_8));
         call = begin(Operation.RENAME, null);
         assertEquals("café\ufffd", call.name());
-        call.beginBefore();
+        call.beginBefore(DataMode.SHARED);
         call.name(new byte[] {(byte) 0xe9});
         call.otherName(new byte[] {(byte) 0xe8});
         assertArrayEquals(new byte[] {(byte) 0xe9}, call.nameBytes());
