@@ -25,7 +25,7 @@ final class Bridge {
     static final MemorySegment POST = Native.upcall(
             LOOKUP, "post", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT));
 
-    private static final ThreadLocal<Call> CALLS = ThreadLocal.withInitial(Call::new);
+    private static final ThreadLocal<Call> CALLS = new ThreadLocal<>();
 
     private static volatile Target[] targets = new Target[0];
 
@@ -64,18 +64,42 @@ final class Bridge {
         }
     }
 
+    /** What this thread serves with. */
+    private static Call call(Target target) {
+        Call call = CALLS.get();
+        if (call == null) {
+            call = new Call();
+            CALLS.set(call);
+            Thread thread = Thread.currentThread();
+            // A thread that was attached has none: services and resources would not be found.
+            if (thread.getContextClassLoader() == null) {
+                thread.setContextClassLoader(target.loader());
+            }
+        }
+        return call;
+    }
+
+    /** An interrupt ends with the request: the next one of the thread is another caller's. */
+    private static void finish(Call call, boolean wasInterrupted) {
+        call.finish();
+        if (!wasInterrupted) {
+            Thread.interrupted();
+        }
+    }
+
     private static int dispatch(long user, long request, long answer, long reply) {
         Deferred owed = null;
         try {
-            Call call = CALLS.get();
             Target target = targets[(int) user];
+            Call call = call(target);
+            boolean wasInterrupted = Thread.currentThread().isInterrupted();
             call.begin(request, answer, reply, target);
             call.beginWithout();
             try {
                 return target.dispatch(operation(request), call);
             } finally {
                 owed = call.deferred();
-                call.finish();
+                finish(call, wasInterrupted);
             }
         } catch (Throwable e) {
             int errno = failed(user, request, e);
@@ -95,13 +119,14 @@ final class Bridge {
 
     private static int pre(long user, long request, long answer) {
         try {
-            Call call = CALLS.get();
             Target target = targets[(int) user];
+            Call call = call(target);
+            boolean wasInterrupted = Thread.currentThread().isInterrupted();
             call.begin(request, answer, 0, target);
             try {
                 return target.pre(operation(request), call);
             } finally {
-                call.finish();
+                finish(call, wasInterrupted);
             }
         } catch (Throwable e) {
             return failed(user, request, e);
@@ -110,13 +135,14 @@ final class Bridge {
 
     private static int post(long user, long request, long answer, int result) {
         try {
-            Call call = CALLS.get();
             Target target = targets[(int) user];
+            Call call = call(target);
+            boolean wasInterrupted = Thread.currentThread().isInterrupted();
             call.begin(request, answer, 0, target);
             try {
                 return target.post(operation(request), call, result);
             } finally {
-                call.finish();
+                finish(call, wasInterrupted);
             }
         } catch (Throwable e) {
             return failed(user, request, e);

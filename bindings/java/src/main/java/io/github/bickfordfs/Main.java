@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -88,7 +89,7 @@ public final class Main {
                 }
                 case "--class" -> name = value(args, ++i);
                 case "--classpath" -> classpath = value(args, ++i);
-                case "--config" -> configuration = Configuration.read(Path.of(value(args, ++i)));
+                case "--config" -> configuration = Configuration.read(path(value(args, ++i)));
                 case "--data" -> data = dataMode(value(args, ++i));
                 case "--workers" -> options = workers(value(args, ++i));
                 case "-o" -> options = options.plus(value(args, ++i));
@@ -137,10 +138,20 @@ public final class Main {
     private void serve() throws IOException, UsageException {
         JavaFuse fs = load();
         Configuration chosen = data == null ? configuration : configuration.withData(data);
-        Path source = Path.of(places.get(0));
-        Path mountpoint = Path.of(places.get(1));
+        Path source = path(places.get(0));
+        Path mountpoint = path(places.get(1));
         try (Mount mount = Mount.javaFuse(fs, source, mountpoint, chosen, options)) {
             mount.await();
+        }
+    }
+
+    /** In the C locale Java cannot say names that are not ASCII. */
+    private static Path path(String text) throws IOException {
+        try {
+            return Path.of(text);
+        } catch (InvalidPathException e) {
+            throw new IOException("the path \"" + text + "\" cannot be said in this locale ("
+                    + System.getProperty("sun.jnu.encoding") + "); set LC_ALL=C.UTF-8", e);
         }
     }
 
@@ -148,7 +159,7 @@ public final class Main {
         List<URL> urls = new ArrayList<>();
         for (String place : classpath.split(File.pathSeparator)) {
             if (!place.isEmpty()) {
-                urls.add(Path.of(place).toUri().toURL());
+                urls.add(path(place).toUri().toURL());
             }
         }
         // Not closed: the class loads others for as long as it serves.
@@ -156,11 +167,17 @@ public final class Main {
         ClassLoader loader = urls.isEmpty()
                 ? Thread.currentThread().getContextClassLoader()
                 : new URLClassLoader(urls.toArray(URL[]::new), Main.class.getClassLoader());
+        // Also of the threads that serve.
+        Thread.currentThread().setContextClassLoader(loader);
         Class<?> type;
         try {
             type = Class.forName(name, true, loader);
         } catch (ClassNotFoundException e) {
             throw new UsageException("class " + name + " was not found; say where it is with --classpath");
+        } catch (LinkageError e) {
+            e.printStackTrace();
+            throw new IOException("class " + name + " cannot be loaded: " + (e.getCause() == null ? e : e.getCause())
+                    + "; what it needs must be on the --classpath, too", e);
         }
         if (!JavaFuse.class.isAssignableFrom(type)) {
             throw new UsageException("class " + name + " does not extend " + JavaFuse.class.getName());

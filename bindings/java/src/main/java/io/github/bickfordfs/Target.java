@@ -8,6 +8,7 @@ abstract class Target {
     private static final System.Logger LOG = System.getLogger(Target.class.getPackageName());
 
     private final String name;
+    private final ClassLoader loader = Thread.currentThread().getContextClassLoader();
     private volatile Thread guard;
     private volatile boolean fatal;
 
@@ -17,6 +18,11 @@ abstract class Target {
 
     final String name() {
         return name;
+    }
+
+    /** The context class loader of who mounts, for threads that serve. */
+    final ClassLoader loader() {
+        return loader;
     }
 
     /** Serves one request: zero, an error number, or {@link Layout#LATER}. */

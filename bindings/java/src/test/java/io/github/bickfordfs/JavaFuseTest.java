@@ -249,6 +249,61 @@ class JavaFuseTest {
     }
 
     @Test
+    void dataThatAreNotSeenAreNotReplaced() throws Exception {
+        class Blind extends JavaFuse {
+            @Override
+            protected void preWrite(Call call) {
+                call.replaceData(call.data().byteSize()).copyFrom(call.data());
+            }
+        }
+
+        class Array extends JavaFuse {
+            @Override
+            protected void preWrite(Call call) {
+                assertEquals(0, call.arrayLength());
+                call.arrayChanged();
+            }
+        }
+
+        assertWritesFail(new Blind(), DataMode.NONE, "data = none");
+        assertWritesFail(new Array(), DataMode.SHARED, "data = shared");
+    }
+
+    /** That a write is an error, instead of empty. */
+    private static void assertWritesFail(JavaFuse fs, DataMode mode, String logged) throws Exception {
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = mount(fs, place, Configuration.DEFAULT.withData(mode))) {
+            Path file = place.mountpoint.resolve("file");
+            assertThrows(IOException.class, () -> Files.writeString(file, "text"));
+            assertTrue(records.threw(logged), logged);
+        }
+    }
+
+    @Test
+    void aThreadBeginsEachRequestAfresh() throws Exception {
+        ConcurrentLinkedQueue<String> seen = new ConcurrentLinkedQueue<>();
+        ClassLoader own = Thread.currentThread().getContextClassLoader();
+
+        class Interrupting extends JavaFuse {
+            @Override
+            protected void preMkdir(Call call) {
+                Thread thread = Thread.currentThread();
+                seen.add(call.name() + " " + thread.isInterrupted());
+                assertEquals(own, thread.getContextClassLoader());
+                thread.interrupt();
+            }
+        }
+
+        try (Place place = new Place();
+                Mount _ = Mount.javaFuse(new Interrupting(), place.source, place.mountpoint, Configuration.DEFAULT,
+                        MountOptions.DEFAULT.withOptions("preset=base,transport=dev").withWorkers(1))) {
+            Files.createDirectory(place.mountpoint.resolve("first"));
+            Files.createDirectory(place.mountpoint.resolve("second"));
+            assertEquals("[first false, second false]", seen.toString());
+        }
+    }
+
+    @Test
     void parametersAreFixedOnceTheSystemCallWasMade() throws Exception {
         ConcurrentLinkedQueue<String> refused = new ConcurrentLinkedQueue<>();
 

@@ -55,23 +55,81 @@ class MainTest {
         String threw = error(1, "--class", Throwing.class.getName(), "a", "b");
         assertTrue(threw.contains("threw java.lang.IllegalStateException: no disk") && threw.contains("MainTest.java:"),
                 threw);
+        String unloadable = error(1, "--class", Unloadable.class.getName(), "a", "b");
+        assertTrue(unloadable.contains("cannot be loaded: java.lang.IllegalStateException: no driver"), unloadable);
         assertTrue(error(2, "--class", Abstract.class.getName(), "a", "b").contains("not abstract"));
         assertTrue(error(1, "--class", nullFs, "/no/such/source", "/").contains("/no/such/source"));
+    }
+
+    /** Cannot be loaded. */
+    public static final class Unloadable extends JavaFuse {
+        static {
+            if (true) {
+                throw new IllegalStateException("no driver");
+            }
+        }
+    }
+
+    /** Needs more than java.base, and services of its class path. */
+    public static final class Needing extends JavaFuse {
+        /** Looks at what it needs. */
+        public Needing() {
+            look();
+        }
+
+        private static void look() {
+            ClassLoader context = Thread.currentThread().getContextClassLoader();
+            if (context != Needing.class.getClassLoader()) {
+                throw new IllegalStateException("services are looked for with " + context);
+            }
+            java.net.http.HttpRequest.newBuilder();
+        }
+
+        @Override
+        protected void preWrite(Call call) {
+            look();
+            call.replaceData(call.size()).fill((byte) 'n');
+        }
     }
 
     /** The launcher with the module in a jar, and the class in another. */
     @Test
     void theLauncherServesAClass() throws Exception {
+        launch(UpperCase.class, "LAUNCHED");
+    }
+
+    @Test
+    void theLauncherGivesAClassWhatItNeeds() throws Exception {
+        launch(Needing.class, "nnnnnnnn");
+    }
+
+    /** A path that the locale cannot say is told, with what to do. */
+    @Test
+    void theLauncherSaysWhatTheLocaleCannot() throws Exception {
+        ProcessBuilder builder = launcher(Path.of("target/classes"), UpperCase.class, "caf\u00e9", "caf\u00e9");
+        builder.environment().put("LC_ALL", "C");
+        Process process = builder.redirectErrorStream(true).start();
+        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(1, process.waitFor(), said);
+        assertTrue(said.startsWith("javafuse: the path") && said.contains("LC_ALL=C.UTF-8"), said);
+    }
+
+    private static ProcessBuilder launcher(Path jar, Class<?> type, String source, String mountpoint) {
+        Path classes = Path.of("target/test-classes").toAbsolutePath();
+        ProcessBuilder builder = new ProcessBuilder("bin/javafuse", "--class", type.getName(), "--classpath",
+                classes.toString(), "-o", "preset=opt,fsname=upper", source, mountpoint);
+        builder.environment().put("BICKFORD_JAR", jar.toString());
+        builder.environment().put("JAVA_HOME", System.getProperty("java.home"));
+        builder.environment().remove("BICKFORD_LIBRARY");
+        return builder;
+    }
+
+    private static void launch(Class<?> type, String written) throws Exception {
         try (Place place = new Place()) {
             Path jar = place.directory.resolve("bickford-test.jar");
             pack(jar, Path.of("target/classes"));
-            Path classes = Path.of("target/test-classes").toAbsolutePath();
-            ProcessBuilder builder = new ProcessBuilder("bin/javafuse", "--class", UpperCase.class.getName(),
-                    "--classpath", classes.toString(), "-o", "preset=opt,fsname=upper", place.source.toString(),
-                    place.mountpoint.toString());
-            builder.environment().put("BICKFORD_JAR", jar.toString());
-            builder.environment().put("JAVA_HOME", System.getProperty("java.home"));
-            builder.environment().remove("BICKFORD_LIBRARY");
+            ProcessBuilder builder =
+                    launcher(jar, type, place.source.toString(), place.mountpoint.toString());
             Process process = builder.redirectErrorStream(true)
                     .redirectOutput(place.directory.resolve("output").toFile())
                     .start();
@@ -80,7 +138,7 @@ class MainTest {
                 String output = place.output();
                 assertTrue(process.isAlive(), output);
                 Files.writeString(place.mountpoint.resolve("file"), "launched");
-                assertEquals("LAUNCHED", Files.readString(place.source.resolve("file")));
+                assertEquals(written, Files.readString(place.source.resolve("file")));
                 place.unmount();
                 place.until("the process ends", () -> !process.isAlive());
                 assertEquals(0, process.exitValue(), place::outputOrError);
