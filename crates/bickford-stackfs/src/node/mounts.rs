@@ -6,14 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustix::fs::{AtFlags, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::sys::{self, LowerHandle};
+use crate::sys::{self, HANDLE_INODE_GENERATION, LowerHandle};
 
 use super::ProcFd;
 
 /// Mounts below SOURCE that are known at most; objects on further ones are held by descriptor.
 const MOUNTS_MAX: usize = 4096;
 const EXT_MAGIC: i64 = 0xef53;
-const HANDLE_INODE_GENERATION: i32 = 1;
 
 /// One lower mount.
 pub(crate) struct LowerMount {

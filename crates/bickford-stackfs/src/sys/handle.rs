@@ -1,7 +1,7 @@
 //! `name_to_handle_at(2)` and `open_by_handle_at(2)`.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, OFlags};
@@ -78,7 +78,17 @@ pub(crate) fn name_to_handle(
 const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Opens what `handle` names on the file system that `mount` (not an `O_PATH` descriptor) is on.
+/// `FILEID_INO32_GEN` of the kernel: inode number and generation, 32 bits each.
+pub(crate) const HANDLE_INODE_GENERATION: i32 = 1;
+
+/// Whether file systems such as ext4 take the handle for that of any inode with its number: generation 0, which files
+/// have that mke2fs(8) put into an image.
+fn names_any(handle: &LowerHandle) -> bool {
+    handle.kind() == HANDLE_INODE_GENERATION && handle.bytes().get(4..) == Some(&[0; 4])
+}
+
+/// Opens what `handle` names on the file system that `mount` (not an `O_PATH` descriptor) is on. ESTALE where
+/// it is gone, be it that another file has its inode number by now.
 pub(crate) fn open_by_handle(
     mount: BorrowedFd<'_>,
     handle: &LowerHandle,
@@ -94,7 +104,14 @@ pub(crate) fn open_by_handle(
         std::thread::sleep(PAUSE * (1 << attempt));
         opened = open_once(mount, handle, flags);
     }
-    opened
+    let opened = opened?;
+    if names_any(handle) {
+        let (now, _) = name_to_handle(opened.as_fd(), c"", AtFlags::EMPTY_PATH)?;
+        if (now.kind(), now.bytes()) != (handle.kind(), handle.bytes()) {
+            return Err(Errno::STALE);
+        }
+    }
+    Ok(opened)
 }
 
 fn open_once(mount: BorrowedFd<'_>, handle: &LowerHandle, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -154,5 +171,30 @@ mod tests {
             }
             over.store(true, Ordering::Relaxed);
         });
+    }
+
+    #[test]
+    fn a_handle_of_generation_0_is_not_that_of_a_later_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = fs::File::open(directory.path()).unwrap();
+        fs::write(directory.path().join("later"), "").unwrap();
+        let named = name_to_handle(root.as_fd(), c"later", AtFlags::empty());
+        let Ok((later, _)) = named else {
+            eprintln!("skipped: no file handles here");
+            return;
+        };
+        match open_by_handle(root.as_fd(), &later, OFlags::PATH) {
+            Err(Errno::PERM) => return eprintln!("skipped: CAP_DAC_READ_SEARCH is missing"),
+            opened => drop(opened.unwrap()),
+        }
+        if later.kind() != HANDLE_INODE_GENERATION || names_any(&later) {
+            eprintln!("skipped: handles have no generation here, or 0");
+            return;
+        }
+        let mut bytes = later.bytes().to_vec();
+        bytes[4..].fill(0);
+        let earlier = LowerHandle::new(HANDLE_INODE_GENERATION, &bytes).unwrap();
+        let opened = open_by_handle(root.as_fd(), &earlier, OFlags::PATH);
+        assert_eq!(opened.unwrap_err(), Errno::STALE);
     }
 }
