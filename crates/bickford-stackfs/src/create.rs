@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use bickford::ops::{
-    Created, Entry, Link, Lookup, Mkdir, Mknod, Rename, Rmdir, Symlink, Target, Tmpfile, Unlink,
+    Created, Entry, Link, Lookup, Mkdir, Mknod, Rename, Rmdir, Symlink, Tmpfile, Unlink,
     decode_device,
 };
 use bickford::{Context, NodeId};
@@ -18,7 +18,8 @@ use crate::io::{Lower, lower_flags};
 use crate::io_mode::IoMode;
 use crate::node::{ProcFd, checked};
 
-fn caller(cx: &Context<'_>) -> Caller {
+/// Who made a request.
+pub(crate) fn caller(cx: &Context<'_>) -> Caller {
     Caller {
         uid: cx.uid(),
         gid: cx.gid(),
@@ -96,12 +97,6 @@ impl StackFs {
             rustix::fs::symlinkat(op.target, &dir, name)?;
         }
         Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
-    }
-
-    pub(crate) fn do_readlink(&self, node: bickford::NodeId) -> Result<Target, Errno> {
-        let fd = self.nodes.object(node.0)?;
-        let target = rustix::fs::readlinkat(&fd, c"", Vec::new())?;
-        Ok(Target(target.into_bytes()))
     }
 
     pub(crate) fn do_link(&self, op: &Link<'_>) -> Result<Entry, Errno> {

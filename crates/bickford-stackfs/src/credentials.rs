@@ -114,9 +114,17 @@ impl Identity {
         Ok(acting)
     }
 
-    /// Becomes `caller` for the lower file system, without capabilities unless it is root.
+    /// Becomes `caller` for the lower file system, without capabilities unless it is root: those too that go
+    /// with no user id.
     pub(crate) fn become_caller(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
-        self.assume(caller)
+        let mut acting = self.assume(caller)?;
+        if caller.uid != 0 && !self.capabilities.effective.is_empty() {
+            acting.capabilities = true;
+            let mut none = self.capabilities;
+            none.effective = CapabilitySet::empty();
+            rustix::thread::set_capabilities(None, none)?;
+        }
+        Ok(acting)
     }
 
     fn assume(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
@@ -274,6 +282,8 @@ mod tests {
             let path = dir.path().join("f");
             {
                 let _acting = identity.become_caller(NOBODY).unwrap();
+                let now = rustix::thread::capabilities(None).unwrap();
+                assert!(now.effective.is_empty(), "{now:?}");
                 let error = std::fs::write(&path, "").unwrap_err();
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
             }

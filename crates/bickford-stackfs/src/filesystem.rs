@@ -129,8 +129,8 @@ impl FileSystem for StackFs {
         reply.complete(self.do_statfs(&op));
     }
 
-    fn readlink(&self, _: &Context<'_>, op: Readlink, reply: Reply<Target>) {
-        reply.complete(self.do_readlink(op.node));
+    fn readlink(&self, cx: &Context<'_>, op: Readlink, reply: Reply<Target>) {
+        reply.complete(self.do_readlink(cx, op.node));
     }
 
     fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>, reply: Reply<Entry>) {
@@ -189,13 +189,13 @@ impl FileSystem for StackFs {
         reply.complete(created);
     }
 
-    fn open(&self, _: &Context<'_>, op: Open, reply: Reply<Opened>) {
-        let opened = self.do_open(&op, &|file| reply.open_backing(file));
+    fn open(&self, cx: &Context<'_>, op: Open, reply: Reply<Opened>) {
+        let opened = self.do_open(cx, &op, &|file| reply.open_backing(file));
         reply.complete(opened);
     }
 
-    fn read(&self, _: &Context<'_>, op: Read, reply: Reply<Data>) {
-        reply.complete(self.do_read(&op));
+    fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
+        reply.complete(self.do_read(cx, &op));
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
-    Copied, CopyFileRange, Data, Fallocate, FileRange, Flush, Fsync, Lseek, Offset, Open, Opened,
-    Payload, Read, Release, Write, Written,
+    Copied, CopyFileRange, Fallocate, Flush, Fsync, Lseek, Offset, Open, Opened, Payload, Release,
+    Write, Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -15,7 +15,6 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::StackFs;
 use crate::backing::{File, Register, Way};
-use crate::builder::is_computed;
 use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
 use crate::invalidation::{Unheard, answer_after_invalidation, forget_attributes};
@@ -36,7 +35,7 @@ pub(crate) struct OpenFile {
     lower_flags: OFlags,
     /// Whether `lower` is counted in [`crate::lower_files::LowerFiles`].
     shared: bool,
-    /// This open's alone, from its first flock(2) on: such locks belong to the description.
+    /// This open's alone, of a computed file or from the first flock(2) on: such locks belong to the description.
     flock: OnceLock<(Arc<OwnedFd>, Permit)>,
     pub(crate) node: u64,
     /// Whether the caller may write, so that the page cache may hold what the lower has not.
@@ -136,7 +135,12 @@ pub(crate) enum Need {
 }
 
 impl StackFs {
-    pub(crate) fn do_open(&self, op: &Open, register: Register<'_>) -> Result<Opened, Errno> {
+    pub(crate) fn do_open(
+        &self,
+        cx: &Context<'_>,
+        op: &Open,
+        register: Register<'_>,
+    ) -> Result<Opened, Errno> {
         if self.in_force().io == IoMode::Cached {
             // The kernel opens without asking from now on.
             return Err(Errno::NOSYS);
@@ -152,7 +156,7 @@ impl StackFs {
         }
         let mut wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
-            let fd = self.nodes.open(op.node.0, flags)?;
+            let fd = self.open_for(cx, op.node.0, flags)?;
             Ok(Lower { fd, flags })
         };
         let mut lower = open(wanted);
@@ -204,20 +208,17 @@ impl StackFs {
         });
         let mut file = OpenFile::new(node, flags, lower.flags, way);
         file.computed = computed;
-        if !(scarce && matches!(way, Some(Way::Kernel(_)))) {
+        if computed {
+            // Opened with the rights of its caller, it serves nobody else.
+            let room = Permit::of(&self.open_dirs)?;
+            file.flock = OnceLock::from((Arc::clone(&own.fd), room));
+            file.shares(&own);
+        } else if !(scarce && matches!(way, Some(Way::Kernel(_)))) {
             let kept = self.lower_files.open(file.counts().key, &own);
             file.shares(&kept.inspect_err(|_| self.uncount(file.counts()))?);
             file.shared = true;
         }
         self.handle(file, own.fd.as_fd(), way)
-    }
-
-    /// Whether the file system of an open file makes contents when they are read.
-    fn is_computed(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
-        match self.nodes.on_source(node) {
-            true => self.computed,
-            false => rustix::fs::fstatfs(fd).is_ok_and(|found| is_computed(found.f_type as u32)),
-        }
     }
 
     /// An open file counts no longer.
@@ -292,25 +293,36 @@ impl StackFs {
         handle: FileHandle,
         need: Need,
     ) -> Result<Arc<OwnedFd>, Errno> {
+        self.file_or_computed(node, handle, need).map(|(fd, _)| fd)
+    }
+
+    /// The same, and whether it is computed: to be read and written as the caller.
+    pub(crate) fn file_or_computed(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+        need: Need,
+    ) -> Result<(Arc<OwnedFd>, bool), Errno> {
         if handle.0 != 0 || self.in_force().io != IoMode::Cached {
-            return self.descriptor(&*self.files.get(handle.0)?);
+            let file = self.files.get(handle.0)?;
+            return Ok((self.descriptor(&file)?, file.computed));
         }
         let (kept, flags) = match need {
             Need::Read => (&self.readers, OFlags::RDONLY),
             Need::Write => (&self.on_demand_writers, OFlags::RDWR),
         };
         if let Some(fd) = kept.get(node.0) {
-            return Ok(fd);
+            return Ok((fd, false));
         }
-        let opened = match self.nodes.open(node.0, flags) {
+        let opened = match self.open_unasked(node.0, flags, need) {
             Err(Errno::PERM) if need == Need::Write => {
-                self.nodes.open(node.0, flags | OFlags::APPEND)
+                self.open_unasked(node.0, flags | OFlags::APPEND, need)
             }
             opened => opened,
         };
         let fd = Arc::new(opened?);
         kept.insert(node.0, Arc::clone(&fd));
-        Ok(fd)
+        Ok((fd, false))
     }
 
     /// A descriptor of an open file: the one that is kept, or a new one.
@@ -339,25 +351,16 @@ impl StackFs {
         Ok(Arc::clone(&file.flock.get_or_init(|| (own, room)).0))
     }
 
-    pub(crate) fn do_read(&self, op: &Read) -> Result<Data, Errno> {
-        let file = self.file(op.node, op.handle, Need::Read)?;
-        Ok(Data::File(FileRange {
-            file,
-            offset: op.offset,
-            length: op.size as usize,
-        }))
-    }
-
     pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>, reply: Reply<Written>) {
-        let written = self.write_data(op);
+        let written = self.write_data(cx, op);
         reply.complete(written.map(|(written, unheard)| {
             unheard.tell(cx, op.node);
             written
         }));
     }
 
-    fn write_data(&self, op: &Write<'_>) -> Result<(Written, Unheard), Errno> {
-        let file = self.file(op.node, op.handle, Need::Write)?;
+    fn write_data(&self, cx: &Context<'_>, op: &Write<'_>) -> Result<(Written, Unheard), Errno> {
+        let (file, computed) = self.file_or_computed(op.node, op.handle, Need::Write)?;
         let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
         self.identity.dropping_set_id(drops)?;
         let cached = op.write_flags.contains(WriteFlags::CACHE);
@@ -370,6 +373,7 @@ impl StackFs {
             _ => false,
         };
         let unheard = drops && unknown && has_set_id(&file)?;
+        let _acting = self.as_caller_if(computed, cx)?;
         let written = match append {
             true => append_to(&file, op.data)?,
             false if cached && is_append_only(&file)? => append_rest(&file, op.data, op.offset)?,

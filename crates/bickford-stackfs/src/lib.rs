@@ -23,6 +23,7 @@
 mod backing;
 mod builder;
 mod caller;
+mod computed;
 mod create;
 mod credentials;
 mod descriptors;

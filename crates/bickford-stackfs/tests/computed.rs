@@ -4,22 +4,34 @@
 mod support;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use bickford_stackfs::{IoMode, Preset};
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use support::{Mount, can_mount};
 
 /// What tells its size as 0 and never changes.
 const FILE: &str = "kernel/ostype";
 
-/// A part of procfs below another directory.
+/// A file system of the kernel's below another directory.
 struct Bound(PathBuf);
 
 impl Bound {
     fn at(path: &Path) -> Self {
+        Self::of("/proc/sys", path)
+    }
+
+    fn of(source: &str, path: &Path) -> Self {
         fs::create_dir(path).unwrap();
-        rustix::mount::mount_bind("/proc/sys", path).unwrap();
+        rustix::mount::mount_bind(source, path).unwrap();
+        Self(path.to_owned())
+    }
+
+    fn cgroups(path: &Path) -> Self {
+        fs::create_dir(path).unwrap();
+        rustix::mount::mount("none", path, "cgroup2", MountFlags::empty(), None).unwrap();
         Self(path.to_owned())
     }
 }
@@ -57,5 +69,127 @@ fn files_of_procfs_below_source_have_contents() {
         }
         drop(bound);
         drop(mount);
+    }
+}
+
+const NOBODY: u32 = 65_534;
+
+/// A process of root, ended with the test.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        Self(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A control group, removed with the test.
+struct Group {
+    path: PathBuf,
+    /// Whoever may have been moved to it.
+    process: String,
+}
+
+impl Group {
+    fn new(path: PathBuf, process: String) -> Self {
+        fs::create_dir(&path).unwrap();
+        Self { path, process }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        fs::write(self.path.join("../cgroup.procs"), &self.process).unwrap();
+        fs::remove_dir(&self.path).unwrap();
+    }
+}
+
+/// What `script` says as a user without rights, with `path` as its argument; none where it fails.
+fn as_nobody(script: &str, path: &Path) -> Option<String> {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, "sh"]).arg(path);
+    shell.uid(NOBODY).gid(NOBODY).stderr(Stdio::null());
+    let output = shell.output().unwrap();
+    let said = output.status.success().then_some(output.stdout);
+    said.map(|said| String::from_utf8(said).unwrap())
+}
+
+const MODES: [IoMode; 4] = [
+    IoMode::Plain,
+    IoMode::Passthrough,
+    IoMode::Direct,
+    IoMode::Cached,
+];
+
+fn mounted(lower: tempfile::TempDir, io: IoMode) -> Mount {
+    let mut settings = Preset::Fast.settings();
+    settings.io = io;
+    Mount::over(lower, |builder| builder.settings(settings))
+}
+
+#[test]
+fn procfs_tells_nobody_more_than_it_would_itself() {
+    if !can_mount() {
+        return;
+    }
+    let sleeper = Sleeper::new();
+    let process = sleeper.0.id().to_string();
+    for io in MODES {
+        let lower = tempfile::tempdir().unwrap();
+        let bound = Bound::of("/proc", &lower.path().join("proc"));
+        let mount = mounted(lower, io);
+        let shown = mount.path("proc").join(&process);
+        let native = Path::new("/proc").join(&process);
+        // As root first, whose files are not to serve others.
+        let held = fs::File::open(shown.join("maps")).unwrap();
+        if io != IoMode::Cached {
+            assert!(!fs::read(shown.join("maps")).unwrap().is_empty());
+            let stat = as_nobody("cat $1", &shown.join("stat")).unwrap();
+            assert_eq!(stat, as_nobody("cat $1", &native.join("stat")).unwrap());
+        }
+        for (script, file) in [("cat $1", "maps"), ("readlink $1", "exe")] {
+            assert_eq!(as_nobody(script, &native.join(file)), None, "{file}");
+            let said = as_nobody(script, &shown.join(file));
+            assert_eq!(said.unwrap_or_default(), "", "{} {file}", io.name());
+        }
+        drop((held, bound, mount));
+    }
+}
+
+#[test]
+fn nobody_moves_the_processes_of_others_to_a_cgroup() {
+    if !can_mount() {
+        return;
+    }
+    let sleeper = Sleeper::new();
+    let process = sleeper.0.id().to_string();
+    let name = format!("bickford-test-{process}");
+    for io in MODES {
+        let lower = tempfile::tempdir().unwrap();
+        let cgroups = Bound::cgroups(&lower.path().join("cgroups"));
+        let group = Group::new(cgroups.0.join(&name), process.clone());
+        let members = group.path.join("cgroup.procs");
+        for path in [&group.path, &members] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let mount = mounted(lower, io);
+        let shown = mount.path("cgroups").join(&name).join("cgroup.procs");
+        let script = format!("echo {process} > $1");
+        let said = as_nobody(&script, &shown);
+        // What a shell does not hear of when it closes the file.
+        if io != IoMode::Cached {
+            assert_eq!(said, None, "{}", io.name());
+        }
+        drop(mount);
+        let moved = fs::read_to_string(&members).unwrap();
+        assert_eq!(moved, "", "{}", io.name());
+        drop((group, cgroups));
     }
 }
