@@ -1,5 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once. SIGUSR1 logs
-//! statistics.
+//! statistics. SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
+//! that write with its error.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bickford::MountedSession;
 use bickford::mount::{MountGuard, Unmount, Via};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::low_level::signal_name;
 
 use crate::cli::{Failure, cure};
@@ -23,7 +24,8 @@ pub(crate) struct Signals(signal_hook::iterator::Signals);
 impl Signals {
     /// Catches the signals.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let caught = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]);
+        let caught =
+            signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ]);
         caught
             .map(Self)
             .map_err(|error| Failure::new(format!("catch signals: {error}")))
@@ -38,11 +40,21 @@ impl Signals {
         let told = Arc::clone(&aborting);
         let wait = move || {
             let mountpoint = session.guard().mountpoint().display();
+            let mut limit_said = false;
             let mut signals = self.0.forever().filter(|signal| {
-                if *signal == SIGUSR1 {
-                    tracing::info!("{}", statistics(&session));
+                match *signal {
+                    SIGUSR1 => tracing::info!("{}", statistics(&session)),
+                    SIGXFSZ if !limit_said => {
+                        limit_said = true;
+                        tracing::warn!(
+                            "a write to {mountpoint} was refused with EFBIG: this process may make no larger file; \
+                             mount with a higher ulimit -f"
+                        );
+                    }
+                    SIGXFSZ => {}
+                    _ => return true,
                 }
-                *signal != SIGUSR1
+                false
             });
             let Some(first) = signals.next() else { return };
             tracing::info!("{}: unmounting {mountpoint}", name(first));

@@ -8,13 +8,15 @@
 mod common;
 
 use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 
 use bickford::mount::{MountOptions, Mounted, Unmount, mount};
 use common::{
     Place, Running, assert_refused, assert_silent, bickford, run, stderr, stop, wait_until,
 };
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
 
 /// A process whose current directory is `dir`; ends with the test.
 struct Visitor(Child);
@@ -47,6 +49,28 @@ fn one_signal_ends_it_cleanly() {
         assert!(output.status.success(), "{signal:?}: {output:?}");
         assert_eq!(place.listed(), None, "{signal:?}");
     }
+}
+
+#[test]
+fn a_write_beyond_the_limit_of_the_daemon_does_not_end_it() {
+    let Some(place) = Place::new() else { return };
+    let running = place.mount_in_foreground(&["--io", "direct"]);
+    let limit = Rlimit {
+        current: Some(4096),
+        maximum: Some(4096),
+    };
+    prlimit(Some(running.pid()), Resource::Fsize, limit).unwrap();
+    let path = place.mountpoint().join("f");
+    for _ in 0..2 {
+        let file = File::options().write(true).open(&path).unwrap();
+        let refused = file.write_at(b"x", 8192).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge, "{refused}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"content");
+    kill_process(running.pid(), Signal::TERM).unwrap();
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stderr(&output).matches("ulimit -f").count(), 1);
 }
 
 #[test]
