@@ -85,13 +85,15 @@ impl DescriptorCache {
     }
 
     pub(crate) fn remove(&self, id: u64) {
+        drop(self.take(id));
+    }
+
+    /// What was kept, to be closed by the caller, which may hold a lock.
+    pub(crate) fn take(&self, id: u64) -> Option<Arc<OwnedFd>> {
         let mut shard = self.shards.of(id);
-        if let Some(position) = shard.position(id) {
-            shard.ids.swap_remove(position);
-            let removed = shard.cached.swap_remove(position);
-            drop(shard);
-            drop(removed);
-        }
+        let position = shard.position(id)?;
+        shard.ids.swap_remove(position);
+        Some(shard.cached.swap_remove(position).fd)
     }
 }
 

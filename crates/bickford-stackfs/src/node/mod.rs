@@ -498,9 +498,10 @@ impl Nodes {
         if mounts::is_direct(node) {
             self.directories.remove(node);
             self.parked.doubt(node);
-        } else if self.table.forget(node, count) {
-            self.directories.remove(node);
-            self.parked.release(node);
+        } else {
+            // Closed after the table's lock.
+            let kept = || (self.directories.take(node), self.parked.take(node));
+            drop(self.table.forget(node, count, kept));
         }
     }
 

@@ -86,13 +86,17 @@ impl Parked {
 
     /// The kernel does not know the node any more.
     pub(crate) fn release(&self, id: u64) {
+        drop(self.take(id));
+    }
+
+    /// What was kept, to be closed by the caller, which may hold a lock.
+    pub(crate) fn take(&self, id: u64) -> Option<Arc<OwnedFd>> {
         if self.room.taken() == 0 {
-            return;
+            return None;
         }
-        let removed = self.objects.of(id).remove(&id);
-        if removed.is_some() {
-            self.room.give();
-        }
+        let removed = self.objects.of(id).remove(&id)?;
+        self.room.give();
+        Some(removed.fd)
     }
 
     /// The kernel may not know the node (any more): gives the object up if that is so.

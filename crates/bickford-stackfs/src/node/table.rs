@@ -325,19 +325,14 @@ impl NodeTable {
         shard.entry(slot).ok_or(Errno::STALE)?.identity.location()
     }
 
-    /// Takes `count` lookups back; true when the node is gone with them.
-    pub(crate) fn forget(&self, id: u64, count: u64) -> bool {
-        let Ok((number, slot)) = Self::split(id) else {
-            return false;
-        };
-        let Ok(mut shard) = self.shard(number) else {
-            return false;
-        };
-        let Some(entry) = shard.entry_mut(slot) else {
-            return false;
-        };
+    /// Takes `count` lookups back. When the node is gone with them, answers what `part` has taken of what
+    /// others keep for it: before the id can be another node's. `part` must be quick, and close nothing.
+    pub(crate) fn forget<T>(&self, id: u64, count: u64, part: impl FnOnce() -> T) -> Option<T> {
+        let (number, slot) = Self::split(id).ok()?;
+        let mut shard = self.shard(number).ok()?;
+        let entry = shard.entry_mut(slot)?;
         if matches!(entry.identity, Identity::Free { .. }) {
-            return false;
+            return None;
         }
         debug_assert!(
             entry.lookups >= count,
@@ -345,14 +340,15 @@ impl NodeTable {
         );
         entry.lookups = entry.lookups.saturating_sub(count);
         if entry.lookups > 0 {
-            return false;
+            return None;
         }
+        let parted = part();
         let identity = shard.remove(slot, &self.hasher);
         drop(shard);
         if matches!(identity, Some(Identity::Object(_))) {
             self.held.give();
         }
-        true
+        Some(parted)
     }
 
     /// Whether few descriptors are left for those that are looked up until some are given back.
@@ -423,9 +419,9 @@ mod tests {
         let table = NodeTable::new(Share::alone(0));
         let first = enter(&table, 0, 1);
         assert_eq!(first, enter(&table, 0, 1));
-        assert!(!table.forget(first.0, 1));
+        assert!(table.forget(first.0, 1, || ()).is_none());
         assert!(table.locate(first.0).is_ok());
-        assert!(table.forget(first.0, 1));
+        assert!(table.forget(first.0, 1, || ()).is_some());
         assert!(matches!(table.locate(first.0), Err(Errno::STALE)));
         let again = enter(&table, 0, 1);
         assert_eq!(again.0, first.0);
@@ -454,7 +450,7 @@ mod tests {
             }
         }
         assert_eq!(table.len(), 20_000);
-        assert!(ids.iter().all(|&id| table.forget(id, 1)));
+        assert!(ids.iter().all(|&id| table.forget(id, 1, || ()).is_some()));
         assert_eq!(table.len(), 0);
     }
 
@@ -526,7 +522,7 @@ mod tests {
             open(),
         );
         assert_eq!(full, Err(Errno::NFILE));
-        assert!(table.forget(id, 2));
+        assert!(table.forget(id, 2, || ()).is_some());
         assert!(
             table
                 .enter(
@@ -545,7 +541,7 @@ mod tests {
         let table = NodeTable::new(Share::alone(0));
         for id in [0, 1, 2, 500, 5 << 32, (5 << 32) | 7, u64::MAX] {
             assert!(matches!(table.locate(id), Err(Errno::STALE)));
-            assert!(!table.forget(id, 1));
+            assert!(table.forget(id, 1, || ()).is_none());
         }
     }
 

@@ -1,3 +1,5 @@
+use std::ffi::CString;
+
 use super::*;
 
 fn nodes(dir: &std::path::Path, handles: bool) -> Nodes {
@@ -123,4 +125,41 @@ fn a_removed_directory_stays_until_it_is_forgotten() {
         nodes.forget(d.node, 1);
         assert_eq!(nodes.attributes(d.node).err(), Some(Errno::STALE));
     }
+}
+
+/// What was kept for a node must be gone before its id is another's.
+#[test]
+fn an_id_that_is_used_again_leads_to_the_new_directory() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("skipped: no /dev/shm");
+        return;
+    };
+    let nodes = nodes(dir.path(), true);
+    if nodes.identity() != "table of file handles" {
+        eprintln!("skipped: nodes are {}", nodes.identity());
+        return;
+    }
+    let mut seen = std::collections::HashMap::new();
+    let mut names = (0..).map(|number| CString::new(number.to_string()).unwrap());
+    // Two that get the same id when they are looked up one after the other.
+    let (one, other) = names
+        .find_map(|name| {
+            std::fs::create_dir(dir.path().join(name.to_str().unwrap())).unwrap();
+            let id = nodes.lookup(ROOT, &name).unwrap().node;
+            nodes.forget(id, 1);
+            seen.insert(id, name.clone()).map(|other| (other, name))
+        })
+        .unwrap();
+    let look = |name: &CStr| {
+        for _ in 0..50_000 {
+            let found = nodes.lookup(ROOT, name).unwrap();
+            let fd = nodes.directory(found.node).unwrap();
+            assert_eq!(statx_of(fd.as_fd()).unwrap().stx_ino, found.statx.stx_ino);
+            nodes.forget(found.node, 1);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| look(&one));
+        scope.spawn(|| look(&other));
+    });
 }
