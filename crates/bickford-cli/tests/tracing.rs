@@ -8,12 +8,15 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use bickford::trace::control::socket_path;
 use bickford::trace::kernel::tracefs;
 use common::{Place, Running, bickford, stderr, wait_until};
 use rustix::process::{Signal, kill_process};
@@ -262,6 +265,27 @@ fn a_process_is_filtered_by_any_of_its_threads() {
         lines.iter().all(|line| line["opcode"] != "MKDIR"),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn a_terminal_does_not_obey_what_a_daemon_says() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let socket = socket_path(place.listed().unwrap().minor);
+    fs::remove_file(&socket).unwrap();
+    let hostile = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut client, _)) = hostile.accept() {
+            let mut request = String::new();
+            let _ = BufReader::new(&client).read_line(&mut request);
+            let _ = client.write_all(b"\"\\u001b[2Jall is well\"\n");
+        }
+    });
+    let trace = Trace::start(&place, &["--format", "json"]);
+    let said = || fs::read_to_string(&trace.log).unwrap();
+    wait_until("the refusal is told", || said().contains("all is well"));
+    assert!(said().contains("end here: ?[2Jall is well"), "{:?}", said());
+    trace.end();
 }
 
 #[test]

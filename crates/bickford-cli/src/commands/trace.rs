@@ -18,6 +18,7 @@ use bickford::trace::{Event, Snapshot};
 
 use self::filter::Filter;
 use self::print::{Format, Open, Printer, Request};
+use super::printable;
 use super::target::Target;
 use crate::cli::Failure;
 
@@ -138,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Not eprintln, which panics when the terminal is gone.
 fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "bickford: {text}");
+    let _ = writeln!(io::stderr(), "bickford: {}", printable(text));
 }
 
 /// The system calls of the daemon, where it is one of ours.
