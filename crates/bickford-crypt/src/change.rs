@@ -134,7 +134,12 @@ impl File {
         });
     }
 
-    fn resize_below(&self, length: u64, then: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+    /// Sets the length of the file below.
+    pub(crate) fn resize_below(
+        &self,
+        length: u64,
+        then: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
         let mut op = Setattr::resize(self.node, Some(self.handle), length);
         op.kill_suidgid = self.flags.contains(WriteFlags::KILL_SUIDGID);
         let reply =

@@ -212,9 +212,14 @@ impl File {
 
     /// Asks how long the file is.
     pub(crate) fn size(&self, then: impl FnOnce(Result<u64, Errno>) + Send + 'static) {
+        self.length_below(|length| then(length.map(plain_size)));
+    }
+
+    /// Asks how long the file below is.
+    pub(crate) fn length_below(&self, then: impl FnOnce(Result<u64, Errno>) + Send + 'static) {
         let op = Getattr::new(self.node, Some(self.handle));
         let reply = Reply::intercept(move |result: Result<Attributes, Errno>| {
-            then(result.map(|answer| plain_size(answer.attr.size)));
+            then(result.map(|answer| answer.attr.size));
         });
         self.inner.lower.0.getattr(&self.cx.context(), op, reply);
     }

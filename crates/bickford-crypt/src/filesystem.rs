@@ -1,5 +1,6 @@
 //! The operations: names, sizes and contents are translated, the rest passes.
 
+use std::cmp::Ordering;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use bickford::{Context, DetachedContext, Errno, FileSystem, Negotiation, NodeId,
 use crate::Crypt;
 use crate::block;
 use crate::file::{File, Inner};
+use crate::geometry::plain_size;
 use crate::listing::{Listing, Wanted, list};
 use crate::names::{self, Kind, NAME_MAX, TARGET_MAX};
 use crate::queue::{Mode, run};
@@ -162,16 +164,20 @@ fn resize(file: File, size: u64, then: impl FnOnce(Result<(), Errno>) + Send + '
     let queues = file.inner.queues.clone();
     queues.enter(file.node, Mode::Write, move |turn| {
         let changed = file.clone();
-        file.size(move |now| {
+        file.length_below(move |length| {
             let then: Box<dyn FnOnce(Result<(), Errno>) + Send> = Box::new(move |result| {
                 drop(turn);
                 then(result);
             });
-            match now {
-                Err(errno) => then(Err(errno)),
-                Ok(now) if size < now => changed.shrink(size, then),
-                Ok(now) if size > now => changed.change(size, Vec::new(), then),
-                Ok(_) => then(Ok(())),
+            let length = match length {
+                Ok(length) => length,
+                Err(errno) => return then(Err(errno)),
+            };
+            match size.cmp(&plain_size(length)) {
+                Ordering::Less => changed.shrink(size, then),
+                Ordering::Greater => changed.change(size, Vec::new(), then),
+                // truncate(2) to the same size changes the times, too.
+                Ordering::Equal => changed.resize_below(length, then),
             }
         });
     });

@@ -13,7 +13,7 @@ use bickford::ops::{
 use bickford::{Context, Errno, FileHandle, FileSystem, NodeId, Reply};
 
 /// What changed the bytes of a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Mutation {
     Write(u64, Vec<u8>),
     Resize(u64),

@@ -3,7 +3,7 @@
 use bickford::NodeId;
 use bickford::abi::Opcode;
 
-use super::lower::Lower;
+use super::lower::{Lower, Mutation};
 use super::mount::{File, Mount};
 
 fn write_model(model: &mut Vec<u8>, offset: u64, data: &[u8]) {
@@ -188,4 +188,23 @@ fn a_file_that_cannot_begin_leaves_nothing() {
     assert_eq!(state.opens, 0);
     assert!(state.lookups.values().all(|count| *count == 0));
     assert!(state.names(NodeId::ROOT).is_empty());
+}
+
+#[test]
+fn truncating_to_the_same_size_reaches_the_file_below() {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    for contents in [&b""[..], b"abc", &[7; 4096]] {
+        mount.write(file, 0, contents).unwrap();
+        for open in [true, false] {
+            let bytes = mount.lower.bytes();
+            let before = mount.lower.state().journal.len();
+            let size = contents.len() as u64;
+            assert_eq!(mount.truncate(file, open, size), Ok(size));
+            let changes = mount.lower.state().journal.split_off(before);
+            assert_eq!(changes, [Mutation::Resize(bytes.len() as u64)]);
+            assert_eq!(mount.lower.bytes(), bytes);
+        }
+        assert_eq!(mount.read_all(file).unwrap(), contents);
+    }
 }
