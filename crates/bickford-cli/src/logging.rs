@@ -96,7 +96,9 @@ impl Log {
 fn append(path: &Path) -> Result<File, Failure> {
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = OpenOptions::new();
-    let options = options.create(true).append(true).custom_flags(nonblocking);
+    // It tells names of files, also those that are encrypted below.
+    let options = options.create(true).append(true).mode(0o600);
+    let options = options.custom_flags(nonblocking);
     options.open(path).map_err(|error| {
         let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NXIO) => {

@@ -8,6 +8,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
@@ -132,6 +133,8 @@ fn the_log_goes_to_the_file() {
             .unwrap()
             .contains("session started")
     );
+    // What others may not list must not be told to them.
+    assert_eq!(fs::metadata(&log).unwrap().mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `file=PATH` | where to; standard error by default, which a daemon in the background has not |
+//! | `file=PATH` | where to, for the daemon's user alone where it is new; standard error by default, which a daemon in the background has not |
 //! | `format=text` or `format=json` | one line of text, or one JSON object, for each operation; text by default |
 //! | `ops=A\|B` | which operations; all by default |
 //! | `paths=false` | node ids alone; saves the table of names |

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -57,7 +58,10 @@ enum Output {
 }
 
 fn open(path: &Path) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    // It tells names of files, also those that are encrypted below.
+    let mut options = OpenOptions::new();
+    let options = options.append(true).create(true).mode(0o600);
+    let file = options.open(path)?;
     let length = file.metadata()?.len();
     Ok((file, length))
 }
@@ -263,6 +267,8 @@ impl Reporter for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const ROTATION: Rotation = Rotation { size: 20, keep: 2 };
@@ -285,6 +291,8 @@ mod tests {
         assert_eq!(read(&numbered(&path, 1)), "line 2 ......\nline 3 ......\n");
         assert_eq!(read(&numbered(&path, 2)), "line 0 ......\nline 1 ......\n");
         assert_eq!(writer.report(), "");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
