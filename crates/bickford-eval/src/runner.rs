@@ -455,16 +455,18 @@ impl<'a> Runner<'a> {
                 kind: row.kind.clone(),
             };
             if let Ok((work, finished)) = self.worker(&job, None, deadline, &|| {})
-                && work.operations > 0
+                && let Some(cost) = per_operation(finished.cpu_s, work.operations)
             {
-                costs.insert(
-                    row.id.clone(),
-                    finished.cpu_s * 1e9 / work.operations as f64,
-                );
+                costs.insert(row.id.clone(), cost);
             }
         }
         costs
     }
+}
+
+/// Nanoseconds of CPU time per operation; `None` where the clock, which moves in ticks, has not moved.
+fn per_operation(cpu_s: f64, operations: u64) -> Option<f64> {
+    (cpu_s > 0.0 && operations > 0).then(|| cpu_s * 1e9 / operations as f64)
 }
 
 /// What a mounted command says; the next mount writes over it.
@@ -538,5 +540,17 @@ impl Moment {
             user_s: (now.user_s - then.user_s).max(0.0),
             system_s: (now.system_s - then.system_s).max(0.0),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_over_before_the_clock_moved_has_no_cost() {
+        assert_eq!(per_operation(0.0, 900), None);
+        assert_eq!(per_operation(0.02, 0), None);
+        assert_eq!(per_operation(0.02, 1000), Some(20_000.0));
     }
 }
