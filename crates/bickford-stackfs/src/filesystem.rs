@@ -238,20 +238,20 @@ impl FileSystem for StackFs {
         self.do_setlk(cx, &op, reply);
     }
 
-    fn getxattr(&self, _: &Context<'_>, op: Getxattr<'_>, reply: Reply<XattrAnswer>) {
-        reply.complete(self.do_getxattr(&op));
+    fn getxattr(&self, cx: &Context<'_>, op: Getxattr<'_>, reply: Reply<XattrAnswer>) {
+        reply.complete(self.do_getxattr(cx, &op));
     }
 
-    fn setxattr(&self, _: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
-        reply.complete(self.do_setxattr(&op));
+    fn setxattr(&self, cx: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
+        reply.complete(self.do_setxattr(cx, &op));
     }
 
     fn listxattr(&self, cx: &Context<'_>, op: Listxattr, reply: Reply<XattrAnswer>) {
         reply.complete(self.do_listxattr(cx, &op));
     }
 
-    fn removexattr(&self, _: &Context<'_>, op: Removexattr<'_>, reply: Reply<()>) {
-        reply.complete(self.do_removexattr(&op));
+    fn removexattr(&self, cx: &Context<'_>, op: Removexattr<'_>, reply: Reply<()>) {
+        reply.complete(self.do_removexattr(cx, &op));
     }
 
     fn opendir(&self, cx: &Context<'_>, op: Opendir, reply: Reply<Opened>) {

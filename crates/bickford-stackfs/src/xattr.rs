@@ -29,6 +29,13 @@ fn lower_error(name: &CStr, error: Errno) -> Errno {
     }
 }
 
+/// Whether the lower file system alone says who may read and set it: ACLs of NFS and CIFS, attributes of NTFS.
+/// Of other names the kernel has asked what it would ask below; of ACLs it asks who owns the file.
+fn is_for_lower(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    name.starts_with(b"system.") && !name.starts_with(b"system.posix_acl_")
+}
+
 /// Reads what is `size` bytes at most, or only asks for its length when that is zero: rustix answers a
 /// read into no bytes with no bytes, whatever there is.
 fn fetch(
@@ -64,10 +71,16 @@ impl StackFs {
         }
     }
 
-    pub(crate) fn do_getxattr(&self, op: &Getxattr<'_>) -> Result<XattrAnswer, Errno> {
+    pub(crate) fn do_getxattr(
+        &self,
+        cx: &Context<'_>,
+        op: &Getxattr<'_>,
+    ) -> Result<XattrAnswer, Errno> {
         self.served()?;
+        let become_caller = || self.as_caller_if(is_for_lower(op.name), cx);
         // The kernel asks for security.capability at the first write to a file, which is open then.
         let answer = if let Some(fd) = self.lower_files.any(op.node.0) {
+            let _acting = become_caller()?;
             fetch(
                 op.size,
                 || rustix::fs::fgetxattr_query(&fd, op.name),
@@ -75,6 +88,7 @@ impl StackFs {
             )
         } else {
             let (_fd, path) = self.path_of(op.node)?;
+            let _acting = become_caller()?;
             fetch(
                 op.size,
                 || rustix::fs::getxattr_query(path.as_str(), op.name),
@@ -84,12 +98,14 @@ impl StackFs {
         answer.map_err(|error| lower_error(op.name, error))
     }
 
-    pub(crate) fn do_setxattr(&self, op: &Setxattr<'_>) -> Result<(), Errno> {
+    pub(crate) fn do_setxattr(&self, cx: &Context<'_>, op: &Setxattr<'_>) -> Result<(), Errno> {
         self.served()?;
         self.identity.with_fsetid()?;
         let (fd, path) = self.path_of(op.node)?;
         let flags = XattrFlags::from_bits(op.flags).ok_or(Errno::INVAL)?;
+        let acting = self.as_caller_if(is_for_lower(op.name), cx)?;
         rustix::fs::setxattr(path.as_str(), op.name, op.value, flags)?;
+        drop(acting);
         if op.kill_sgid {
             let mode = u32::from(self.nodes.attributes_of(op.node.0, fd.as_fd())?.stx_mode);
             if mode & SET_GROUP_ID != 0 {
@@ -119,10 +135,15 @@ impl StackFs {
         XattrAnswer::fit(shown.flatten().copied().collect(), op.size)
     }
 
-    pub(crate) fn do_removexattr(&self, op: &Removexattr<'_>) -> Result<(), Errno> {
+    pub(crate) fn do_removexattr(
+        &self,
+        cx: &Context<'_>,
+        op: &Removexattr<'_>,
+    ) -> Result<(), Errno> {
         self.served()?;
         self.identity.with_fsetid()?;
         let (_fd, path) = self.path_of(op.node)?;
+        let _acting = self.as_caller_if(is_for_lower(op.name), cx)?;
         rustix::fs::removexattr(path.as_str(), op.name)
     }
 }
