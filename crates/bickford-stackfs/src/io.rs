@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
-    Copied, CopyFileRange, Fallocate, Flush, Fsync, Lseek, Offset, Open, Opened, Payload, Release,
-    Write, Written,
+    Copied, CopyFileRange, Fallocate, Flush, Fsync, Lseek, Offset, Open, Opened, Release, Write,
+    Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use crate::StackFs;
+use crate::append::{append_to, write_back};
 use crate::backing::{File, Register, Way};
 use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
@@ -123,7 +124,7 @@ fn last_changed(fd: BorrowedFd<'_>) -> Option<Changed> {
     Some((stat.st_ctime, stat.st_ctime_nsec))
 }
 
-fn errno(error: &std::io::Error) -> Errno {
+pub(crate) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
@@ -376,7 +377,10 @@ impl StackFs {
         let _acting = self.as_caller_if(computed, cx)?;
         let written = match append {
             true => append_to(&file, op.data)?,
-            false if cached && is_append_only(&file)? => append_rest(&file, op.data, op.offset)?,
+            false if cached => {
+                write_back(&file, op.data, op.offset)?;
+                op.data.len()
+            }
             false => op
                 .data
                 .write_to(&file, Some(op.offset))
@@ -543,53 +547,4 @@ fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
 fn has_set_id(file: &OwnedFd) -> Result<bool, Errno> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
     Ok(mode.intersects(Mode::SUID | Mode::SGID))
-}
-
-/// Whether `file` could not be opened but for appending.
-fn is_append_only(file: &OwnedFd) -> Result<bool, Errno> {
-    Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND))
-}
-
-/// Writes back what an append-only file has not yet: a page of the cache is written whole. EPERM where
-/// it would change what is there, and where bytes before it are still to come: they could not follow.
-fn append_rest(file: &OwnedFd, data: Payload<'_>, offset: u64) -> Result<usize, Errno> {
-    let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-    let known = size.checked_sub(offset).ok_or(Errno::PERM)?;
-    let bytes = data.bytes().map_err(|error| errno(&error))?;
-    let known = usize::try_from(known).map_or(bytes.len(), |known| known.min(bytes.len()));
-    let rest = bytes.get(known..).unwrap_or_default();
-    let mut there = vec![0; known];
-    let mut found = 0;
-    while let Some(place) = there.get_mut(found..).filter(|place| !place.is_empty()) {
-        match rustix::io::pread(file, place, offset + found as u64) {
-            Ok(0) => return Err(Errno::PERM),
-            Ok(count) => found += count,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if Some(there.as_slice()) != bytes.get(..known) {
-        return Err(Errno::PERM);
-    }
-    Ok(known + append(file, rest)?)
-}
-
-fn append_to(file: &OwnedFd, data: Payload<'_>) -> Result<usize, Errno> {
-    append(file, &data.bytes().map_err(|error| errno(&error))?)
-}
-
-/// Appends wherever the lower file ends now, which others may have moved.
-fn append(file: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
-    let mut done = 0;
-    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        let slices = [std::io::IoSlice::new(rest)];
-        match rustix::io::pwritev2(file.as_fd(), &slices, 0, ReadWriteFlags::APPEND) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
 }

@@ -20,6 +20,7 @@
 //!   later, even over SOURCE or above it, does not get in the way, and no name leads out of it.
 //! - Mounts below SOURCE are crossed as by a recursive bind mount.
 
+mod append;
 mod backing;
 mod builder;
 mod caller;

@@ -330,3 +330,51 @@ fn more_files_than_descriptors_are_made_and_nameless_ones_kept() {
         );
     }
 }
+
+/// A tmpfs of 1 MiB in a temporary directory.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, Some(c"size=1m")).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn what_finds_no_room_when_it_is_written_back_is_told_and_not_shown() {
+    if !can_mount() {
+        return;
+    }
+    for (preset, io) in [(Preset::Opt, IoMode::Plain), (Preset::Fast, IoMode::Cached)] {
+        let small = Small::new();
+        let lower = tempfile::TempDir::new_in(small.0.path()).unwrap();
+        let mut settings = preset.settings();
+        settings.io = io;
+        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        // The file fits by half, and it is one request.
+        fs::write(mount.below("fill"), vec![1; (1 << 20) - (32 << 10)]).unwrap();
+        let mut file = File::create(mount.path("f")).unwrap();
+        file.write_all(&[2; 64 << 10]).unwrap();
+        let told = file.sync_all().map_err(|error| error.raw_os_error());
+        assert_eq!(told, Err(Some(libc::ENOSPC)), "{}", io.name());
+        drop(file);
+        let below = fs::metadata(mount.below("f")).unwrap().len();
+        assert!(below < 64 << 10);
+        // The kernel forgets its size where it has FUSE_NOTIFY_PRUNE.
+        let protocol = mount.session.server().negotiated().unwrap().protocol;
+        let begin = Instant::now();
+        while protocol.minor >= 45 && fs::metadata(mount.path("f")).unwrap().len() != below {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{}", io.name());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

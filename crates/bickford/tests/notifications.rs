@@ -9,11 +9,13 @@ use std::io;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use bickford::abi::NotifyCode;
+use bickford::abi::{ForgetIn, NotifyCode, Opcode, WriteFlags, WriteIn};
 use bickford::notify::{NAME_MAX, Notifier, NotifyError};
-use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
+use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup, Write, Written};
 use bickford::transport::memory::Kernel;
 use bickford::{Context, Errno, FileSystem, NodeId, Reply};
+use zerocopy::IntoBytes;
+
 use support::{Fixture, over_each_transport};
 
 const FILE: NodeId = NodeId(2);
@@ -44,6 +46,86 @@ impl FileSystem for Subject {
             valid: MINUTE,
         });
     }
+
+    /// There is room below the offset 10.
+    fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
+        match 10_u64.saturating_sub(op.offset) {
+            0 => reply.error(Errno::DQUOT),
+            room => reply.ok(Written(op.data.len().min(room as usize) as u32)),
+        }
+    }
+}
+
+/// A WRITE of 8 bytes.
+fn write(offset: u64, flags: WriteFlags) -> Vec<u8> {
+    let input = WriteIn {
+        offset,
+        size: 8,
+        write_flags: flags.bits(),
+        ..WriteIn::default()
+    };
+    [input.as_bytes(), b"contents"].concat()
+}
+
+#[test]
+fn what_is_written_back_in_part_has_failed() {
+    let mut kernel = Kernel::new(Subject);
+    kernel.init().unwrap();
+    let mut error = |offset, flags| {
+        let answer = kernel.call(Opcode::Write, FILE.0, &write(offset, flags));
+        answer.unwrap().error
+    };
+    let (none, cached) = (WriteFlags::empty(), WriteFlags::CACHE);
+    assert_eq!((error(2, none), error(2, cached)), (0, 0));
+    assert_eq!(
+        (error(4, none), error(4, cached)),
+        (0, -Errno::NOSPC.raw_os_error())
+    );
+    let refused = -Errno::DQUOT.raw_os_error();
+    assert_eq!((error(10, none), error(10, cached)), (refused, refused));
+}
+
+/// Nodes that the kernel is asked to forget within a second.
+fn pruned(kernel: &Kernel) -> Vec<u64> {
+    std::thread::sleep(Duration::from_secs(1));
+    let sent = kernel.drain();
+    let nodes = sent.iter().flat_map(|message| {
+        assert_eq!(message.error, NotifyCode::Prune as i32);
+        let (_, nodes) = message.body.split_at(16);
+        nodes.chunks(8).collect::<Vec<_>>()
+    });
+    let mut nodes: Vec<_> = nodes
+        .map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap()))
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+#[test]
+fn a_file_that_was_not_written_back_is_to_be_forgotten_until_it_is() {
+    let mut kernel = Kernel::new(Subject);
+    kernel.init().unwrap();
+    let mut fail = |node, flags| {
+        let answer = kernel.call(Opcode::Write, node, &write(10, flags));
+        assert_ne!(answer.unwrap().error, 0);
+    };
+    fail(5, WriteFlags::CACHE);
+    fail(6, WriteFlags::CACHE);
+    fail(7, WriteFlags::empty());
+    assert_eq!(pruned(&kernel), [5, 6]);
+    assert_eq!(
+        pruned(&kernel),
+        [5, 6],
+        "while it is open, the kernel does not"
+    );
+    let forget = ForgetIn { nlookup: 1 };
+    kernel.send(Opcode::Forget, 5, forget.as_bytes());
+    kernel.drain();
+    assert_eq!(pruned(&kernel), [6]);
+    kernel.send(Opcode::Forget, 6, forget.as_bytes());
+    kernel.drain();
+    assert_eq!(pruned(&kernel), [0; 0]);
 }
 
 #[test]

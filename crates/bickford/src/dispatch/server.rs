@@ -96,6 +96,7 @@ pub(crate) struct Tables {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) events: Arc<Events>,
+    pub(crate) queue: Arc<Queue>,
 }
 
 /// Decodes requests and calls the file system.
@@ -216,6 +217,7 @@ impl Server {
             in_flight: Arc::clone(&self.shared.in_flight),
             recorder,
             events: Arc::clone(&self.events),
+            queue: Arc::clone(&self.queue),
         };
         Worker {
             number,
@@ -336,6 +338,8 @@ impl Server {
     fn forget(&self, opcode: Opcode, incoming: &mut Incoming<'_>) {
         let header = incoming.header;
         let sink = |forgets: &[Forget]| {
+            // First: afterwards a number may be another file's.
+            self.queue.forgotten(forgets);
             let call = AssertUnwindSafe(|| self.filesystem.forget(forgets));
             if catch_unwind(call).is_err() {
                 tracing::error!("the file system panicked in forget");
@@ -397,6 +401,7 @@ impl Server {
             opcode,
             minor: protocol.minor,
             room: usize::MAX,
+            written_back: None,
             slot,
             tables: Arc::clone(&worker.tables),
             stages: Stages::received(received),
@@ -435,6 +440,7 @@ macro_rules! define_call {
                             match <$operation>::decode(cx.header, &mut incoming.body, protocol) {
                                 Ok(op) => {
                                     completion.room = op.room();
+                                    completion.written_back = op.written_back();
                                     self.filesystem.$method(cx, op, Reply::new(completion));
                                 }
                                 Err(error) => {

@@ -2,10 +2,10 @@
 
 use std::ffi::CStr;
 
-use bickford_abi::{self as abi, ExpireFlags};
+use bickford_abi::{self as abi, ExpireFlags, NotifyCode};
 use zerocopy::IntoBytes;
 
-use super::NotifyError;
+use super::{Message, NotifyError};
 use crate::NodeId;
 
 /// The longest name that any kernel takes, in bytes (`FUSE_NAME_MAX` of Linux 6.18). Older ones, and those
@@ -57,7 +57,7 @@ pub(super) fn stored(node: NodeId, offset: u64, data: &[u8]) -> Vec<u8> {
     [out.as_bytes(), data].concat()
 }
 
-pub(super) fn pruned(nodes: &[NodeId]) -> impl Iterator<Item = Vec<u8>> {
+fn pruned(nodes: &[NodeId]) -> impl Iterator<Item = Vec<u8>> {
     nodes.chunks(PRUNE_MAX).map(|nodes| {
         let out = abi::NotifyPruneOut {
             count: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
@@ -66,6 +66,15 @@ pub(super) fn pruned(nodes: &[NodeId]) -> impl Iterator<Item = Vec<u8>> {
         let mut bytes = out.as_bytes().to_vec();
         bytes.extend(nodes.iter().flat_map(|node| node.0.to_ne_bytes()));
         bytes
+    })
+}
+
+/// What asks the kernel to forget inodes.
+pub(super) fn prunes(nodes: &[NodeId]) -> impl Iterator<Item = Message> {
+    pruned(nodes).map(|bytes| Message {
+        code: NotifyCode::Prune,
+        bytes,
+        done: None,
     })
 }
 

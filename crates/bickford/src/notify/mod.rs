@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 
 pub use message::NAME_MAX;
 pub use queue::QUEUE_MAX;
-pub(crate) use queue::Queue;
+pub(crate) use queue::{PRUNE_SINCE, Queue};
 pub(crate) use retrieve::Retrievals;
 
 use crate::NodeId;
@@ -307,11 +307,7 @@ impl Notifier {
     /// # Errors
     /// When they cannot all be queued; none is then.
     pub fn prune(&self, nodes: &[NodeId]) -> Result<(), NotifyError> {
-        let messages = message::pruned(nodes).map(|bytes| Message {
-            code: NotifyCode::Prune,
-            bytes,
-            done: None,
-        });
+        let messages = message::prunes(nodes);
         self.queue.push(messages.collect::<Vec<_>>())
     }
 

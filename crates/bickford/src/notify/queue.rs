@@ -1,18 +1,28 @@
 //! The bounded queue of notifications, emptied by a thread of its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use bickford_abi::NotifyCode;
 use rustix::io::Errno;
 
-use super::{Message, NotifyError};
+use super::{Message, NotifyError, message};
+use crate::NodeId;
+use crate::ops::Forget;
 use crate::transport::NotifySink;
 
 /// How many notifications may wait.
 pub const QUEUE_MAX: usize = 65_536;
+/// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
+pub(crate) const PRUNE_SINCE: u32 = 45;
+/// How often the kernel is asked to forget files of which something could not be written back.
+const PRUNE_EVERY: Duration = Duration::from_millis(250);
+/// How many such files are known at most.
+const UNWRITTEN_MAX: usize = 4096;
 
 #[derive(Default)]
 struct State {
@@ -22,6 +32,12 @@ struct State {
     ended: bool,
     /// While the session lives: it keeps the device open.
     sink: Option<Arc<dyn NotifySink>>,
+    /// Files of which something could not be written back from the kernel's cache. The kernel goes on with
+    /// the size that it gave them itself, whatever attributes it is told, until it forgets the inode, and
+    /// it does not while they are open.
+    unwritten: BTreeSet<NodeId>,
+    /// When the kernel is asked next.
+    prune_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for State {
@@ -34,6 +50,8 @@ impl std::fmt::Debug for State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether anything is in `unwritten`: asked with every FORGET.
+    some_unwritten: AtomicBool,
 }
 
 impl Queue {
@@ -84,6 +102,66 @@ impl Queue {
         }
     }
 
+    /// Something of a file could not be written back: the kernel is asked to forget it, until it does.
+    pub(crate) fn not_written(&self, node: NodeId) {
+        let mut state = self.state();
+        if state.ended || state.unwritten.len() >= UNWRITTEN_MAX || !state.unwritten.insert(node) {
+            return;
+        }
+        self.some_unwritten.store(true, Ordering::Release);
+        let due = Instant::now() + PRUNE_EVERY;
+        state.prune_at.get_or_insert(due);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The kernel has forgotten inodes.
+    pub(crate) fn forgotten(&self, forgets: &[Forget]) {
+        if !self.some_unwritten.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state();
+        for forget in forgets {
+            state.unwritten.remove(&forget.node);
+        }
+        if state.unwritten.is_empty() {
+            state.prune_at = None;
+            self.some_unwritten.store(false, Ordering::Release);
+        }
+    }
+
+    /// Waits for the next message; `None` when the session has ended.
+    fn next(&self) -> Option<Message> {
+        let mut state = self.state();
+        loop {
+            if state.ended {
+                return None;
+            }
+            let left = state
+                .prune_at
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                state.prune_at = Some(Instant::now() + PRUNE_EVERY);
+                let nodes: Vec<_> = state.unwritten.iter().copied().collect();
+                let messages: Vec<_> = message::prunes(&nodes).collect();
+                state.pushed += messages.len() as u64;
+                state.waiting.extend(messages);
+            }
+            if let Some(message) = state.waiting.pop_front() {
+                return Some(message);
+            }
+            state = match left {
+                None => self.changed.wait(state),
+                Some(left) => Ok(self
+                    .changed
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0),
+            }
+            .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Starts the thread that sends. It ends with [`Queue::end`].
     pub(crate) fn serve(
         self: &Arc<Self>,
@@ -97,19 +175,7 @@ impl Queue {
     }
 
     fn run(&self, sink: &dyn NotifySink) {
-        loop {
-            let state = self.state();
-            let mut state = self
-                .changed
-                .wait_while(state, |state| state.waiting.is_empty() && !state.ended)
-                .unwrap_or_else(PoisonError::into_inner);
-            if state.ended {
-                return;
-            }
-            let Some(message) = state.waiting.pop_front() else {
-                continue;
-            };
-            drop(state);
+        while let Some(message) = self.next() {
             let result = sink.notify(message.code as i32, &[&message.bytes]);
             if let Err(error) = &result {
                 not_taken(message.code, error);

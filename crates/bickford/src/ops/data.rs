@@ -270,7 +270,31 @@ impl<'a> Payload<'a> {
     /// # Errors
     /// What pwrite(2) or splice(2) answers, if nothing was written before.
     pub fn write_to(&self, file: impl AsFd, offset: Option<u64>) -> io::Result<usize> {
-        let file = file.as_fd();
+        match self.write_until_error(file.as_fd(), offset) {
+            (0, Some(error)) => Err(error.into()),
+            (done, _) => Ok(done),
+        }
+    }
+
+    /// The same, where fewer bytes are an error: the kernel takes what it writes back from its cache as
+    /// written whole, whatever number is answered.
+    ///
+    /// # Errors
+    /// What pwrite(2) or splice(2) answers, also if something was written before.
+    pub fn write_all_to(&self, file: impl AsFd, offset: Option<u64>) -> io::Result<()> {
+        match self.write_until_error(file.as_fd(), offset) {
+            (_, Some(error)) => Err(error.into()),
+            (done, None) if done < self.len() => Err(io::ErrorKind::WriteZero.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// How much was written, and what ended it before all was.
+    fn write_until_error(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: Option<u64>,
+    ) -> (usize, Option<rustix::io::Errno>) {
         let length = self.len();
         let mut done = 0;
         while done < length {
@@ -291,11 +315,10 @@ impl<'a> Payload<'a> {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) if done == 0 => return Err(error.into()),
-                Err(_) => break,
+                Err(error) => return (done, Some(error)),
             }
         }
-        Ok(done)
+        (done, None)
     }
 }
 

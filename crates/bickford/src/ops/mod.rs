@@ -78,6 +78,7 @@ pub use xattr::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
 
 use bickford_abi::InHeader;
 
+use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
 /// What the kernel asks of a file system, borrowed from the bytes that it sent.
@@ -100,10 +101,29 @@ pub trait Operation<'a>: Sized {
     fn room(&self) -> usize {
         usize::MAX
     }
+
+    /// What the kernel writes back from its cache by this operation. By default: nothing.
+    fn written_back(&self) -> Option<WrittenBack> {
+        None
+    }
+}
+
+/// Contents of the page cache that the kernel writes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenBack {
+    /// The file.
+    pub node: NodeId,
+    /// How many bytes.
+    pub length: usize,
 }
 
 /// What an operation is answered with when it succeeds.
 pub trait Answer: Sized + Send + 'static {
+    /// Whether less than `length` bytes were written.
+    fn falls_short_of(&self, _length: usize) -> bool {
+        false
+    }
+
     /// Writes the answer as the kernel reads it.
     fn encode(self, encoding: &Encoding, out: &mut Encoder);
 }

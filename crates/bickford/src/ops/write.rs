@@ -2,7 +2,7 @@
 
 use bickford_abi::{COMPAT_WRITE_IN_SIZE, InHeader, WriteFlags, WriteIn, WriteOut};
 
-use super::{Answer, Encoder, Encoding, Operation, Payload, Protocol};
+use super::{Answer, Encoder, Encoding, Operation, Payload, Protocol, WrittenBack};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, LockOwner, NodeId};
 
@@ -53,13 +53,26 @@ impl<'a> Operation<'a> for Write<'a> {
             lock_owner: owned.then_some(LockOwner(input.lock_owner)),
         })
     }
+
+    fn written_back(&self) -> Option<WrittenBack> {
+        let cached = self.write_flags.contains(WriteFlags::CACHE);
+        cached.then(|| WrittenBack {
+            node: self.node,
+            length: self.data.len(),
+        })
+    }
 }
 
-/// How many bytes were written.
+/// How many bytes were written. Of what the kernel writes back from its cache ([`WriteFlags::CACHE`]), fewer
+/// than there are become ENOSPC: it would take all as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written(pub u32);
 
 impl Answer for Written {
+    fn falls_short_of(&self, length: usize) -> bool {
+        (self.0 as usize) < length
+    }
+
     fn encode(self, _: &Encoding, out: &mut Encoder) {
         out.put(&WriteOut {
             size: self.0,

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use crate::Unique;
 use crate::backing::Backing;
 use crate::dispatch::Tables;
-use crate::ops::{Answer, Data, Encoder, Encoding};
+use crate::notify::PRUNE_SINCE;
+use crate::ops::{Answer, Data, Encoder, Encoding, WrittenBack};
 use crate::trace::Stages;
 use crate::transport::{Outgoing, Responder, Ticket, sendable};
 
@@ -25,6 +26,7 @@ pub struct Completion {
     pub(crate) minor: u32,
     /// What the kernel takes at most.
     pub(crate) room: usize,
+    pub(crate) written_back: Option<WrittenBack>,
     pub(crate) slot: u32,
     pub(crate) tables: Arc<Tables>,
     pub(crate) stages: Stages,
@@ -39,6 +41,13 @@ impl fmt::Debug for Completion {
 impl Completion {
     pub(crate) fn finish<A: Answer>(self, result: Result<A, Errno>) {
         match result {
+            Ok(answer)
+                if self
+                    .written_back
+                    .is_some_and(|of| answer.falls_short_of(of.length)) =>
+            {
+                self.fail(Errno::NOSPC);
+            }
             Ok(answer) => {
                 let mut encoder = Encoder::default();
                 answer.encode(
@@ -120,6 +129,12 @@ impl Completion {
     fn send(mut self, answer: Outgoing<'_>) {
         self.stages.mark_handled();
         self.tables.in_flight.remove(self.slot);
+        if let Some(of) = self.written_back
+            && answer.error != 0
+            && self.minor >= PRUNE_SINCE
+        {
+            self.tables.queue.not_written(of.node);
+        }
         let sent = self.responder.respond(self.ticket, &answer);
         self.stages.mark_sent();
         let Tables {
