@@ -7,9 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bickford::MountedSession;
-use bickford::mount::{MountGuard, Unmount, Via};
+use bickford::mount::{MountGuard, Unmount, UnmountError, Via};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::low_level::signal_name;
 
@@ -17,6 +18,9 @@ use crate::cli::{Failure, cure};
 use crate::commands::mount::statistics;
 use crate::daemon;
 use crate::notify::notify;
+
+/// How long between attempts to detach a mount that another one covers.
+const COVERED_PAUSE: Duration = Duration::from_millis(200);
 
 /// Signals that are caught from now on, and acted on later.
 pub(crate) struct Signals(signal_hook::iterator::Signals);
@@ -100,12 +104,29 @@ fn end_cleanly(session: &MountedSession) {
             Err(reason) => tracing::warn!("{reason}"),
         }
     }
-    match guard.unmount(Unmount::Lazy) {
+    match detach(guard) {
         Ok(()) => tracing::warn!(
             "{}: detached; serving until the last user is gone, a second signal aborts",
             guard.mountpoint().display()
         ),
         Err(error) => tracing::error!("{error}; a second signal aborts the connection"),
+    }
+}
+
+/// Detaches the mount, when nothing covers it any more: another was perhaps mounted there since the signal came.
+fn detach(guard: &MountGuard) -> Result<(), UnmountError> {
+    let mut said = false;
+    loop {
+        match guard.unmount(Unmount::Lazy) {
+            Err(covered @ UnmountError::Covered { .. }) => {
+                if !said {
+                    tracing::warn!("{covered}; serving until then, a second signal aborts");
+                }
+                said = true;
+                std::thread::sleep(COVERED_PAUSE);
+            }
+            other => return other,
+        }
     }
 }
 

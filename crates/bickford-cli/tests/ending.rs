@@ -131,6 +131,23 @@ fn a_signal_leaves_the_mount_of_another_daemon_alone() {
 }
 
 #[test]
+fn a_covered_mount_ends_when_it_is_uncovered() {
+    let Some(place) = Place::new() else { return };
+    let log = place.dir().join("log");
+    let first = place.mount_in_foreground(&["--log-file", log.to_str().unwrap()]);
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", place.mountpoint(), "tmpfs", flags, None).unwrap();
+    kill_process(first.pid(), Signal::TERM).unwrap();
+    wait_until("the signal is handled", || {
+        fs::read_to_string(&log).unwrap().contains("covered by")
+    });
+    let detached = rustix::mount::UnmountFlags::DETACH;
+    rustix::mount::unmount(place.mountpoint(), detached).unwrap();
+    assert!(first.output().status.success());
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
 fn unmounting_by_identity_takes_no_other_mount() {
     let Some(place) = Place::new() else { return };
     assert_silent(&place.mount(&[]));
