@@ -71,6 +71,33 @@ fn more_inodes_are_looked_at_than_can_be_held() {
     }
 }
 
+/// Over io_uring what the kernel forgets comes apart from the lookups, and later.
+#[test]
+fn lookups_wait_for_what_the_kernel_is_to_forget() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    const FILES: usize = 16 * OPEN;
+    for (preset, io) in [
+        (Preset::Base, IoMode::Plain),
+        (Preset::Fast, IoMode::Cached),
+        (Preset::Fast, IoMode::Passthrough),
+    ] {
+        let mount = mounted(preset, io, false, OPEN);
+        fs::create_dir(mount.below("d")).unwrap();
+        for number in 0..FILES {
+            fs::write(mount.below(format!("d/{number}")), "").unwrap();
+        }
+        for number in 0..FILES {
+            let looked = fs::metadata(mount.path(format!("d/{number}")));
+            let transport = mount.session.transport_name();
+            assert!(looked.is_ok(), "{number} over {transport}: {looked:?}");
+        }
+        assert!(mount.stackfs.table_len() <= OPEN / 2);
+    }
+}
+
 #[test]
 fn whatever_is_open_takes_no_more_than_there_is_together() {
     let _alone = alone();

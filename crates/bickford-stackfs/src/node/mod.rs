@@ -16,8 +16,9 @@ mod table;
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use bickford::notify::Notifier;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
@@ -113,6 +114,8 @@ pub(crate) struct Nodes {
     budget: Budget,
     /// Lookups while descriptors were scarce.
     scarce_lookups: AtomicUsize,
+    /// When somebody last waited for room and none came.
+    in_vain: Mutex<Option<Instant>>,
     /// The kernel forgets what it is asked to.
     kernel_prunes: AtomicBool,
 }
@@ -162,6 +165,7 @@ impl Nodes {
             limit_said: AtomicBool::new(false),
             budget,
             scarce_lookups: AtomicUsize::new(0),
+            in_vain: Mutex::default(),
             kernel_prunes: AtomicBool::new(false),
         })
     }
@@ -332,7 +336,7 @@ impl Nodes {
             mount: mount.number,
             handle,
         };
-        let (node, generation) = self.table.enter(key, None)?;
+        let (node, generation) = self.table.enter(key, &mut None)?;
         Ok(Found {
             node,
             generation,
@@ -345,7 +349,7 @@ impl Nodes {
             device: mounts::device(&statx),
             inode: statx.stx_ino,
         };
-        let (node, generation) = self.table.enter(key, Some(fd)).inspect_err(|&error| {
+        let (node, generation) = self.enter_held(key, fd).inspect_err(|&error| {
             if error == Errno::NFILE && !self.limit_said.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "StackFS: {} inodes are in use and held as descriptors, the limit; run with \

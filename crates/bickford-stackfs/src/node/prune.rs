@@ -1,11 +1,15 @@
 //! Where each inode takes a descriptor: having the kernel forget those that nobody uses.
 
 use std::ffi::CString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::table::{Key, Location};
 use super::{Nodes, ProcFd, ROOT, mounts, statx_of};
@@ -14,6 +18,12 @@ use super::{Nodes, ProcFd, ROOT, mounts, statx_of};
 const PRUNED_MAX: usize = 1024;
 /// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
 const PRUNE_SINCE: u32 = 45;
+/// How long an object waits for room: over io_uring, what the kernel forgets comes apart from lookups, and
+/// some milliseconds later. Not longer, as with one worker nothing is forgotten meanwhile.
+const ROOM_WAIT: Duration = Duration::from_millis(250);
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// How long nobody waits after somebody did in vain: what is held is in use then.
+const NO_WAIT: Duration = Duration::from_secs(2);
 
 impl Nodes {
     /// Whether inodes are held as descriptors and few are left: the kernel is then to forget what it does
@@ -37,6 +47,33 @@ impl Nodes {
         let limit = self.table.held_limit();
         let due = lookups.is_multiple_of((limit / 32).max(1));
         due.then(|| self.table.some_held((limit / 4).clamp(1, PRUNED_MAX)))
+    }
+
+    /// Enters an object that is held as a descriptor. Where there is no room, what the kernel has been asked
+    /// to forget is waited for; ENFILE when that does not help.
+    pub(super) fn enter_held(&self, key: Key<'_>, fd: OwnedFd) -> Result<(u64, u64), Errno> {
+        let mut fd = Some(fd);
+        let mut until = None;
+        loop {
+            match self.table.enter(key, &mut fd) {
+                Err(Errno::NFILE) if self.may_wait(&mut until) => thread::sleep(ROOM_PAUSE),
+                entered => return entered,
+            }
+        }
+    }
+
+    /// Whether to wait for room, or to go on waiting `until` then.
+    fn may_wait(&self, until: &mut Option<Instant>) -> bool {
+        let now = Instant::now();
+        let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_vain.is_some_and(|at| now < at + NO_WAIT) {
+            return false;
+        }
+        let waits = now < *until.get_or_insert(now + ROOM_WAIT);
+        if !waits {
+            *in_vain = Some(now);
+        }
+        waits
     }
 
     /// Whether the kernel forgets what it is told to prune. Others forget what they are told that a name has

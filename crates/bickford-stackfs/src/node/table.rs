@@ -290,9 +290,13 @@ impl NodeTable {
         Ok(slot + FIRST_ID)
     }
 
-    /// The node of `key`, counted once more, as node id and generation. `fd` is kept when the
-    /// object is known only by its descriptor. ENFILE at the limit of held descriptors.
-    pub(crate) fn enter(&self, key: Key<'_>, fd: Option<OwnedFd>) -> Result<(u64, u64), Errno> {
+    /// The node of `key`, counted once more, as node id and generation. `fd` is taken when the
+    /// object is known only by its descriptor. ENFILE at the limit of held descriptors, and `fd` stays.
+    pub(crate) fn enter(
+        &self,
+        key: Key<'_>,
+        fd: &mut Option<OwnedFd>,
+    ) -> Result<(u64, u64), Errno> {
         let hash = hash_key(&self.hasher, key);
         let number = hash as usize % SHARDS;
         let mut shard = self.shard(number)?;
@@ -305,7 +309,7 @@ impl NodeTable {
         if matches!(key, Key::Object { .. }) && !self.held.take() {
             return Err(Errno::NFILE);
         }
-        let identity = Identity::new(key, fd)?;
+        let identity = Identity::new(key, fd.take())?;
         let (slot, generation) = shard.insert(hash, identity, &self.hasher);
         Ok((Self::join(number, slot)?, u64::from(generation)))
     }
@@ -409,7 +413,7 @@ mod tests {
                     mount,
                     handle: &handle(number),
                 },
-                None,
+                &mut None,
             )
             .unwrap()
     }
@@ -465,7 +469,7 @@ mod tests {
                     mount: 0,
                     handle: &one,
                 },
-                None,
+                &mut None,
             )
             .unwrap();
         assert_ne!(
@@ -476,7 +480,7 @@ mod tests {
                         mount: 0,
                         handle: &two
                     },
-                    None
+                    &mut None
                 )
                 .unwrap()
                 .0
@@ -500,7 +504,7 @@ mod tests {
                     device: 1,
                     inode: 1,
                 },
-                open(),
+                &mut open(),
             )
             .unwrap();
         assert!(
@@ -510,7 +514,7 @@ mod tests {
                         device: 1,
                         inode: 1
                     },
-                    open()
+                    &mut open()
                 )
                 .is_ok()
         );
@@ -519,7 +523,7 @@ mod tests {
                 device: 1,
                 inode: 2,
             },
-            open(),
+            &mut open(),
         );
         assert_eq!(full, Err(Errno::NFILE));
         assert!(table.forget(id, 2, || ()).is_some());
@@ -530,7 +534,7 @@ mod tests {
                         device: 1,
                         inode: 2
                     },
-                    open()
+                    &mut open()
                 )
                 .is_ok()
         );
