@@ -189,6 +189,10 @@
 // In `present`: offset names a waiter (poll).
 #define BICKFORD_HAS_WAITER (1 << 12)
 
+// The first of the inodes that a layer may make up: its pre-calls answer all operations on them, never
+// with ENOSYS, for the kernel then does not ask again, for any file. StackFS has none from here on.
+#define BICKFORD_NODE_OF_LAYER 18446744069414584320ull
+
 // A callback returns this when it has taken the reply with `bickford_reply_defer`.
 #define BICKFORD_LATER -1
 

@@ -125,6 +125,9 @@ pub const BICKFORD_HAS_KILL_SUIDGID: u32 = 1 << 11;
 /// In `present`: offset names a waiter (poll).
 pub const BICKFORD_HAS_WAITER: u32 = 1 << 12;
 
+/// The first of the inodes that a layer may make up: its pre-calls answer all operations on them, never
+/// with ENOSYS, for the kernel then does not ask again, for any file. StackFS has none from here on.
+pub const BICKFORD_NODE_OF_LAYER: u64 = 0xffff_ffff_0000_0000;
 /// A callback returns this when it has taken the reply with `bickford_reply_defer`.
 pub const BICKFORD_LATER: i32 = -1;
 /// A pre-call returns this when the answer that it filled in is to be used instead of a call.

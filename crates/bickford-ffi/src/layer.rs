@@ -173,6 +173,11 @@ const fn with_ends(operations: u64) -> u64 {
     all
 }
 
+/// Whether a node is the layer's own, of which the file system below does not know.
+const fn is_of_layer(node: u64) -> bool {
+    node >= BICKFORD_NODE_OF_LAYER
+}
+
 fn is_data(operation: u32) -> bool {
     matches!(operation, BICKFORD_OP_READ | BICKFORD_OP_WRITE)
 }
@@ -281,7 +286,11 @@ macro_rules! define_layer {
             }
 
             fn forget(&self, forgets: &[Forget]) {
-                self.below.forget(forgets);
+                let known = forgets.iter().filter(|forget| !is_of_layer(forget.node.0));
+                let known: Vec<_> = known.copied().collect();
+                if !known.is_empty() {
+                    self.below.forget(&known);
+                }
             }
 
             $(
@@ -304,14 +313,15 @@ macro_rules! define_layer {
                     if let Some(data) = &payload {
                         put_data(&mut request, data);
                     }
+                    let before = request;
                     let refuse = |errno, op: $operation, reply: Reply<$answer>| {
-                        if !is_end($number) || self.call_operations & bit($number) == 0 {
+                        let called = self.call_operations & bit($number) != 0;
+                        if !is_end($number) || !called || is_of_layer(before.node) {
                             return reply.error(errno);
                         }
                         let reply = reply.wrap(move |_, reply: Reply<$answer>| reply.error(errno));
                         self.below.$method(cx, op, reply);
                     };
-                    let before = request;
                     if early {
                         match self.before::<$answer>(&mut request) {
                             Ok(None) => {}

@@ -54,4 +54,8 @@ number! {
 impl NodeId {
     /// The root of the mount.
     pub const ROOT: Self = Self(bickford_abi::ROOT_ID);
+
+    /// The first of the ids that file systems of Bickford never give out: from here on, up to the
+    /// largest number, they are for nodes that [layers](crate::layer#files-of-its-own) make up.
+    pub const FIRST_OF_LAYERS: Self = Self(0xffff_ffff << 32);
 }

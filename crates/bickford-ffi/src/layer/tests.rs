@@ -271,6 +271,27 @@ fn a_success_that_stays_is_not_given_back() {
     }
 }
 
+#[test]
+fn a_node_of_the_layer_is_nothing_to_the_file_system_below() {
+    const ACCESS: i32 = 13;
+    let ends = bit(BICKFORD_OP_RELEASE) | bit(BICKFORD_OP_RELEASEDIR);
+    let mut fixture = Fixture::new(&bickford_layer {
+        pre_operations: ends,
+        ..layer(ACCESS)
+    });
+    let own = BICKFORD_NODE_OF_LAYER;
+    for opcode in [Opcode::Release, Opcode::Releasedir] {
+        let (code, lines) = fixture.call(opcode, own, &handle_body());
+        assert_eq!((code, lines.len()), (ACCESS, 0), "{opcode:?}");
+        assert_eq!(fixture.call(opcode, own - 1, &handle_body()).1.len(), 1);
+    }
+    let count = [2, 0];
+    fixture.kernel.send(Opcode::Forget, own, &body(&count, b""));
+    fixture.kernel.send(Opcode::Forget, 7, &body(&count, b""));
+    let lines = std::mem::take(&mut *fixture.journal.lock().unwrap());
+    assert_eq!(lines, ["forget 7 by 2"]);
+}
+
 /// Leaves one of two names out of a listing.
 unsafe extern "C" fn hide(
     _: *mut c_void,

@@ -52,6 +52,10 @@ impl LowerMount {
         let (inode, generation) = bytes.split_at(4);
         let inode = u32::from_ne_bytes(inode.try_into().ok()?);
         let generation = u32::from_ne_bytes(generation.try_into().ok()?);
+        // The ids of the last inode number are those of layers: `NodeId::FIRST_OF_LAYERS`.
+        if inode == u32::MAX {
+            return None;
+        }
         Some(u64::from(inode) << 32 | u64::from(generation ^ inode))
     }
 

@@ -280,7 +280,8 @@ impl Tree {
     }
 
     fn insert(&mut self, identity: Identity) -> Index {
-        self.generation = self.generation.wrapping_add(1).max(1);
+        // The last one would make ids of layers: see `NodeId::FIRST_OF_LAYERS`.
+        self.generation = ((self.generation + 1) % u32::MAX).max(1);
         let index = self.nodes.insert(Node {
             generation: self.generation,
             kind: identity.kind,

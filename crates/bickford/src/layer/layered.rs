@@ -9,6 +9,7 @@ use super::about::{Describe, Observe, outcome_of};
 use super::calls::{Call, Done, PostCalls, PreCalls, Resume, Scratch, Step};
 use super::held::{Closing, Held};
 use super::{Layer, Needs, OperationKind, OperationSet, Switches};
+use crate::NodeId;
 use crate::dispatch::Context;
 use crate::filesystem::{FileSystem, Negotiation};
 #[allow(
@@ -93,6 +94,22 @@ impl<L: Layer, F: FileSystem> Layered<L, F> {
 }
 
 impl<L: Layer, F: FileSystem> Inner<L, F> {
+    fn owns(&self, node: NodeId) -> bool {
+        self.forget && self.layer.owns(node)
+    }
+
+    /// The file system below does not know the layer's own nodes, or has others by these numbers.
+    fn forget_below(&self, forgets: &[Forget]) {
+        let below = |forget: &&Forget| !self.owns(forget.node);
+        if forgets.iter().all(|forget| below(&forget)) {
+            return self.lower.forget(forgets);
+        }
+        let known: Vec<_> = forgets.iter().filter(below).copied().collect();
+        if !known.is_empty() {
+            self.lower.forget(&known);
+        }
+    }
+
     fn before<'a, O: Describe, A>(
         &self,
         cx: &'a Context<'a>,
@@ -234,7 +251,7 @@ macro_rules! define_layered {
                 if self.inner.forget {
                     self.inner.layer.forget(forgets);
                 }
-                self.inner.lower.forget(forgets);
+                self.inner.forget_below(forgets);
             }
 
             $(
@@ -252,7 +269,8 @@ macro_rules! define_layered {
                     // What is open below is closed even where the layer denies that.
                     let (step, denied) = match step {
                         Step::Answer(Err(errno))
-                            if OperationSet::ENDS.both(inner.call).contains(KIND) =>
+                            if OperationSet::ENDS.both(inner.call).contains(KIND)
+                                && !inner.owns(op.about().node) =>
                         {
                             (Step::Continue, Some(errno))
                         }

@@ -55,6 +55,13 @@
 //! RELEASE do not. A layer that cannot do without says so in its [`Needs`], and only then is that
 //! mode turned off, with the reason in the log. Reads that the page cache answers never come.
 //!
+//! # Files of its own
+//! A pre-call may answer LOOKUP with a node that the layer made up, and a post-call may put one into a
+//! listing. The layer says which those are ([`Layer::owns`]) and has pre-calls that answer every
+//! operation on them: what they let go on reaches the file system below, which does not know the node.
+//! ENOSYS is no answer for them: the kernel would not ask again, for any file. The ids from
+//! [`NodeId::FIRST_OF_LAYERS`] on are for such nodes; each layer takes others of them.
+//!
 //! # Threads and locks
 //! A pre-call runs where the request is handled. A post-call runs where the file system below
 //! answers, which may be another thread, later. Neither is called with a lock held, and neither
@@ -79,6 +86,7 @@ pub use switches::{Switches, SwitchesError};
 
 use rustix::io::Errno;
 
+use crate::NodeId;
 use crate::filesystem::Negotiation;
 use crate::ops::Forget;
 
@@ -91,7 +99,7 @@ pub struct Interest {
     pub post: OperationSet,
     /// Operations whose answers the layer may hold back.
     pub defer: OperationSet,
-    /// Whether the layer sees forgets.
+    /// Whether the layer sees forgets, and is asked which nodes are its own ([`Layer::owns`]).
     pub forget: bool,
     /// Whether the layer asks how long operations took ([`Done::started`]); reading the clock is
     /// not free.
@@ -133,6 +141,13 @@ pub trait Layer: PreCalls + PostCalls + Send + Sync + 'static {
     /// The kernel gives back lookups; called before the file system below hears of it.
     fn forget(&self, forgets: &[Forget]) {
         let _ = forgets;
+    }
+
+    /// Whether the layer made a node up. The file system below does not hear of its forgets, nor of
+    /// its release where a pre-call denies that. Asked where [`Interest::forget`] is set.
+    fn owns(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
     }
 
     /// An answer of an operation of [`Interest::defer`] is ready, after the post-call: lets it go

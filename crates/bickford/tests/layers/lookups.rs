@@ -1,12 +1,15 @@
 //! Lookup counts and handles below stay right whatever a post-call makes of a success.
 
-use bickford::Errno;
-use bickford::abi::Opcode;
+use std::time::Duration;
+
+use bickford::abi::{BatchForgetIn, ForgetOne, Opcode};
 use bickford::layer::{
-    Done, Interest, Layer, Layered, OperationSet, PostCalls, PreCalls, Switches,
+    About, Call, Done, Interest, Layer, Layered, OperationSet, PostCalls, PreCalls, Step, Switches,
 };
-use bickford::ops::{Directory, DirectoryEntry, Readdirplus};
+use bickford::ops::{Attr, Directory, DirectoryEntry, Entry, Lookup, Readdirplus};
 use bickford::transport::memory::Kernel;
+use bickford::{Errno, NodeId};
+use zerocopy::IntoBytes;
 
 use super::subject::*;
 
@@ -131,6 +134,65 @@ impl Layer for Hiding {
             ..Interest::default()
         }
     }
+}
+
+/// Answers LOOKUP with a node of its own and denies its RELEASE.
+struct Own;
+
+const OWN: NodeId = NodeId::FIRST_OF_LAYERS;
+
+impl PreCalls for Own {
+    fn every(&self, _: &Call<'_>, about: &About<'_>) -> Option<Errno> {
+        (about.node == OWN).then_some(Errno::ACCESS)
+    }
+
+    fn lookup<'a>(&self, _: &Call<'a>, _: &mut Lookup<'a>) -> Step<Entry> {
+        let attr = Attr::file(OWN.0, 0o444, 0);
+        Step::Answer(Ok(Entry::new(OWN, attr, Duration::ZERO)))
+    }
+}
+
+impl PostCalls for Own {}
+
+impl Layer for Own {
+    fn name(&self) -> &str {
+        "own"
+    }
+
+    fn interest(&self) -> Interest {
+        Interest {
+            pre: OperationSet::ALL,
+            forget: true,
+            ..Interest::default()
+        }
+    }
+
+    fn owns(&self, node: NodeId) -> bool {
+        node == OWN
+    }
+}
+
+fn forget_body(nodes: &[(u64, u64)]) -> Vec<u8> {
+    let head = BatchForgetIn {
+        count: nodes.len() as u32,
+        dummy: 0,
+    };
+    let mut body = head.as_bytes().to_vec();
+    for &(nodeid, nlookup) in nodes {
+        body.extend(ForgetOne { nodeid, nlookup }.as_bytes());
+    }
+    body
+}
+
+#[test]
+fn a_node_of_the_layer_is_nothing_to_the_file_system_below() {
+    let (mut kernel, journal) = fixture(Own);
+    assert_eq!(kernel.call(Opcode::Lookup, 1, b"own\0").unwrap().error, 0);
+    let released = kernel.call(Opcode::Release, OWN.0, &release_body());
+    assert_eq!(released.unwrap().error, -libc::EACCES);
+    kernel.send(Opcode::BatchForget, 0, &forget_body(&[(OWN.0, 1)]));
+    kernel.send(Opcode::BatchForget, 0, &forget_body(&[(OWN.0, 1), (7, 2)]));
+    assert_eq!(journal.take(), ["forget 7 by 2"]);
 }
 
 #[test]
