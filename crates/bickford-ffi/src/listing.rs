@@ -16,6 +16,9 @@ const DIRENT: usize = size_of::<abi::Dirent>();
 /// Bytes of an entry in front of that.
 const ENTRY: usize = size_of::<abi::EntryOut>();
 
+/// Longest name in bytes: the kernel takes no longer path.
+const NAME_MAX: usize = 4095;
+
 /// Reads records from the front of a byte string.
 struct Records<'a>(&'a [u8]);
 
@@ -161,6 +164,13 @@ fn add(
 ) -> Result<i32, Failure> {
     let answer = answer.ok_or_else(|| Failure::argument("answer is NULL"))?;
     let name = name.map_err(|_| Failure::argument("name is NULL or too long"))?;
+    // One such name would have the kernel drop all that follow, or refuse the listing.
+    if name.is_empty() || name.len() > NAME_MAX || name.iter().any(|byte| b"/\0".contains(byte)) {
+        return Err(Failure::argument(format!(
+            "no file has the name {:?}: empty, with a slash or NUL byte, or longer than {NAME_MAX} bytes",
+            String::from_utf8_lossy(name)
+        )));
+    }
     let fixed = DIRENT + if entry.is_some() { ENTRY } else { 0 };
     let length = (fixed + name.len()).next_multiple_of(8);
     let dirent = DirectoryEntry {
@@ -195,6 +205,7 @@ fn add(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::BICKFORD_ERROR_ARGUMENT;
     use crate::answer::Buffer;
 
     #[test]
@@ -228,5 +239,23 @@ mod tests {
             parse(&bytes, 300, true).is_none(),
             "more than was asked for"
         );
+    }
+
+    #[test]
+    fn a_name_that_no_file_has_is_refused() {
+        let mut buffer = Buffer::with_room(8192).unwrap();
+        let mut answer = bickford_answer::default();
+        buffer.offer(&mut answer);
+        let long = [b'n'; NAME_MAX + 1];
+        for name in [b"".as_slice(), b"a/b", b"a\0b", &long] {
+            let (start, length) = (name.as_ptr(), name.len() as u64);
+            // SAFETY: the arguments live on the stack; the buffer has the room that the answer says.
+            let code = unsafe { bickford_listing_add(&raw mut answer, start, length, 7, 1, 0) };
+            assert_eq!((code, answer.data_length), (BICKFORD_ERROR_ARGUMENT, 0));
+        }
+        let (start, length) = (long.as_ptr(), NAME_MAX as u64);
+        // SAFETY: as above.
+        let code = unsafe { bickford_listing_add(&raw mut answer, start, length, 7, 1, 0) };
+        assert_eq!(code, 1);
     }
 }
