@@ -94,6 +94,14 @@ impl<L: Layer, F: FileSystem> Layered<L, F> {
 }
 
 impl<L: Layer, F: FileSystem> Inner<L, F> {
+    /// A panic of the layer must keep neither what comes after it from the file system below nor a
+    /// thread of that from its work.
+    fn guarded(&self, call: &str, run: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            tracing::error!(layer = self.layer.name(), "the layer panicked in {call}");
+        }
+    }
+
     fn owns(&self, node: NodeId) -> bool {
         self.forget && self.layer.owns(node)
     }
@@ -188,7 +196,9 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
                 may_wait: reply.may_wait(),
                 resume: Some(Box::new(move || reply.complete(result))),
             };
-            inner.layer.defer(&done, &outcome, resume);
+            inner.guarded("holding an answer back", || {
+                inner.layer.defer(&done, &outcome, resume);
+            });
         })
     }
 
@@ -243,13 +253,13 @@ macro_rules! define_layered {
             }
 
             fn destroy(&self) {
-                self.inner.layer.destroy();
+                self.inner.guarded("destroy", || self.inner.layer.destroy());
                 self.inner.lower.destroy();
             }
 
             fn forget(&self, forgets: &[Forget]) {
                 if self.inner.forget {
-                    self.inner.layer.forget(forgets);
+                    self.inner.guarded("forget", || self.inner.layer.forget(forgets));
                 }
                 self.inner.forget_below(forgets);
             }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bickford::abi::{EntryOut, Opcode};
 use bickford::layer::{
-    Call, Done, Interest, Layer, Layered, Needs, OperationKind, OperationSet, PostCalls, PreCalls,
-    Step, Switches,
+    Call, Done, Interest, Layer, Layered, Needs, OperationKind, OperationSet, Outcome, PostCalls,
+    PreCalls, Resume, Step, Switches,
 };
-use bickford::ops::{Attr, Data, Entry, Lookup, Mkdir, Read, Write, Written};
+use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Mkdir, Read, Write, Written};
 use bickford::transport::memory::Kernel;
-use bickford::{Errno, FileSystem, NodeId};
+use bickford::{Context, Errno, FileSystem, NodeId, Reply};
 
 use super::subject::*;
 
@@ -390,4 +390,70 @@ impl Layer for Shared {
     ) {
         self.0.defer(done, outcome, resume);
     }
+}
+
+/// Panics wherever a layer is told something.
+struct Panicking;
+
+impl PreCalls for Panicking {}
+impl PostCalls for Panicking {}
+
+impl Layer for Panicking {
+    fn name(&self) -> &str {
+        "panicking"
+    }
+
+    fn interest(&self) -> Interest {
+        Interest {
+            defer: OperationSet::ALL,
+            forget: true,
+            ..Interest::default()
+        }
+    }
+
+    fn destroy(&self) {
+        panic!("a panic of the layer");
+    }
+
+    fn forget(&self, _: &[Forget]) {
+        panic!("a panic of the layer");
+    }
+
+    fn defer(&self, _: &Done, _: &Outcome, _: Resume) {
+        panic!("a panic of the layer");
+    }
+}
+
+/// Has something to do after its answer.
+struct Busy(Subject);
+
+impl FileSystem for Busy {
+    fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
+        self.0.lookup(cx, op, reply);
+        self.0.journal.add("goes on");
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        self.0.forget(forgets);
+    }
+
+    fn destroy(&self) {
+        self.0.destroy();
+    }
+}
+
+#[test]
+fn a_panic_of_the_layer_keeps_nothing_from_the_file_system_below() {
+    let journal = Journal::default();
+    let subject = Subject {
+        journal: journal.clone(),
+    };
+    let mut kernel = kernel(Layered::new(Panicking, Busy(subject)), &journal);
+    let answer = kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+    assert_eq!(answer.error, 0);
+    assert_eq!(journal.take().last().unwrap(), "goes on");
+    kernel.send(Opcode::Forget, 7, &1_u64.to_ne_bytes());
+    assert_eq!(journal.take(), ["forget 7 by 1"]);
+    kernel.send(Opcode::Destroy, 0, &[]);
+    assert_eq!(journal.take(), ["destroy"]);
 }
