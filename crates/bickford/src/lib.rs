@@ -22,6 +22,7 @@ pub mod trace;
 pub mod transport;
 
 pub use bickford_abi as abi;
+pub use rustix::fs::RenameFlags;
 pub use rustix::io::Errno;
 
 /// What a method of a file system answers: a value, or the errno that the caller gets.

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use bickford::ops::{Attr, Data, Payload};
 use bickford::path::{Adapter, FileSystem, Listing, New, Options, Subject};
-use bickford::{Context, Errno, Result};
+use bickford::{Context, Errno, RenameFlags, Result};
 use bickford_examples::{Outcome, arguments, serve};
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
-use rustix::fs::RenameFlags;
 
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
 /// Bytes that one value may have.

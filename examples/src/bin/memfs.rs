@@ -8,9 +8,8 @@ use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer, Timestamp};
 use bickford::path::memory::{Contents, Limits, Tree};
 use bickford::path::{Allocation, FileSystem, Listing, New, Open, Owner};
 use bickford::path::{SetXattr, Statx, Subject, Times};
-use bickford::{Context, Errno, Result};
+use bickford::{Context, Errno, RenameFlags, Result};
 use bickford_examples::{Outcome, arguments, root, serve_for_all};
-use rustix::fs::RenameFlags;
 
 /// Attributes with the time of birth.
 type Dated = (Attr, Option<Timestamp>);

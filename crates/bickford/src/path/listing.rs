@@ -21,7 +21,8 @@ pub(crate) struct Name {
 ///   once even if names come and go meanwhile. A directory that is rewound is listed again. `.`
 ///   and `..` are there without being added.
 /// - In parts, for directories too large for that: add names from [`Listing::offset`] on with
-///   [`Listing::add_at`], until it answers false.
+///   [`Listing::add_at`], until it answers false. `.` and `..` are names like others here, and not
+///   there unless they are added.
 #[derive(Debug)]
 pub struct Listing {
     names: Vec<Name>,
