@@ -5,12 +5,16 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub(super) const EVENTS: [&str; 2] = ["fuse/fuse_request_send", "fuse/fuse_request_end"];
 
 /// Buffer of each CPU in KiB: 16 MiB hold some 400,000 events between two readings.
 const BUFFER_KIB: &str = "16384";
 const PREFIX: &str = "bickford-";
+/// How long an instance that is to be removed may still be in use.
+const FREE_WAIT: Duration = Duration::from_secs(1);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -154,11 +158,25 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let ended = self.disable();
-        if let Err(error) = ended
-            .and_then(|()| fs::remove_dir(&self.path).map_err(|error| context(&error, &self.path)))
-        {
+        let ended = self.disable().and_then(|()| {
+            remove_when_free(&self.path).map_err(|error| context(&error, &self.path))
+        });
+        if let Err(error) = ended {
             tracing::warn!("end tracing: {error}");
+        }
+    }
+}
+
+/// Removes an instance. A process that another thread is starting has its files open until it executes its
+/// program.
+fn remove_when_free(path: &Path) -> io::Result<()> {
+    let end = Instant::now() + FREE_WAIT;
+    loop {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
         }
     }
 }
