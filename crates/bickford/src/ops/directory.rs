@@ -18,7 +18,8 @@ pub struct DirectoryEntry<'a> {
     pub mode: u32,
 }
 
-/// A listing being filled; it takes no more bytes than the kernel asked for.
+/// A listing being filled; it takes no more bytes than the kernel asked for. Names are as they come: at one
+/// that no file can have (empty, or with a slash) the kernel ends the listing.
 #[derive(Debug)]
 pub struct Directory {
     bytes: Vec<u8>,

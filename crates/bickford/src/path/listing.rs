@@ -14,6 +14,16 @@ pub(crate) struct Name {
     pub(crate) offset: u64,
 }
 
+/// Whether a file can have the name.
+fn is_name(name: &[u8]) -> bool {
+    let possible = !name.is_empty() && !name.iter().any(|byte| matches!(byte, b'/' | 0));
+    if !possible {
+        let name = String::from_utf8_lossy(name);
+        tracing::warn!("a listing leaves out {name:?}: no file has such a name");
+    }
+    possible
+}
+
 /// What a directory holds, filled by [`super::FileSystem::readdir`] in one of two ways:
 ///
 /// - In one piece: add every name with [`Listing::add`] or [`Listing::add_attr`], whatever the
@@ -23,6 +33,9 @@ pub(crate) struct Name {
 /// - In parts, for directories too large for that: add names from [`Listing::offset`] on with
 ///   [`Listing::add_at`], until it answers false. `.` and `..` are names like others here, and not
 ///   there unless they are added.
+///
+/// A name that no file can have (empty, or with a slash or NUL byte) is left out, with a line in the log:
+/// the kernel would end the listing there.
 #[derive(Debug)]
 pub struct Listing {
     names: Vec<Name>,
@@ -66,6 +79,9 @@ impl Listing {
     pub fn add_at(&mut self, name: impl AsRef<[u8]>, mode: u32, offset: u64) -> bool {
         self.in_parts = true;
         let name = name.as_ref();
+        if !is_name(name) {
+            return true;
+        }
         let size = (24 + name.len()).next_multiple_of(8);
         if self.room < size {
             return false;
@@ -82,7 +98,7 @@ impl Listing {
 
     fn push(&mut self, name: &[u8], mode: u32, attr: Option<Attr>) {
         self.bytes += size_of::<Name>() + name.len();
-        if self.bytes > LISTING_BYTES_MAX || name == b"." || name == b".." {
+        if self.bytes > LISTING_BYTES_MAX || name == b"." || name == b".." || !is_name(name) {
             return;
         }
         // The first two offsets are those of `.` and `..`.
@@ -106,5 +122,25 @@ impl Listing {
 
     pub(crate) fn into_names(self) -> Vec<Name> {
         self.names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_file_has_are_left_out() {
+        let mut whole = Listing::new(0, 4096);
+        let mut parts = Listing::new(0, 4096);
+        for (number, name) in ["a", "", "b/c", "d\0", "e"].iter().enumerate() {
+            whole.add(name, 0);
+            assert!(parts.add_at(name, 0, number as u64 + 1));
+        }
+        for listing in [whole, parts] {
+            let names = listing.into_names();
+            let names: Vec<_> = names.iter().map(|name| &*name.name).collect();
+            assert_eq!(names, [b"a", b"e"]);
+        }
     }
 }
