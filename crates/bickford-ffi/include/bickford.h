@@ -5,6 +5,9 @@
  *
  * Every function may be called by any thread. Those that return int32_t return zero or a positive
  * value for success and BICKFORD_ERROR_* else; bickford_last_error() then says what failed.
+ *
+ * A child of fork(2) that does not call execve(2) keeps the devices of all sessions open: mounts of a
+ * process that is killed hang until such children have ended, too.
  */
 
 #ifndef BICKFORD_H
