@@ -12,6 +12,7 @@ use crate::backing::Backings;
 use crate::credentials::Identity;
 use crate::descriptors::descriptor_limit;
 use crate::handles::HandleTable;
+use crate::leases::Leased;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
@@ -22,7 +23,7 @@ use crate::presets::{Preset, Settings};
 use crate::racing::Racing;
 use crate::sys::fanotify::Fanotify;
 use crate::writers::Writers;
-use crate::{StackFs, sys};
+use crate::{Inner, StackFs, sys};
 
 const DESCRIPTORS_MIN: usize = 64;
 /// Opens at once, which bounds the memory for them; their descriptors are bounded apart.
@@ -180,19 +181,21 @@ impl Builder {
         };
         let root = open_source(&self.source, self.flags).map_err(source)?;
         let magic = rustix::fs::fstatfs(&root).map_err(source)?.f_type as u32;
-        let stackfs = self
+        let inner = self
             .assemble(root, magic, descriptors)
             .map_err(|errno| Error::Prepare {
                 path: self.source.clone(),
                 errno,
             })?;
-        if self.settings.nfs_export && !stackfs.nodes.are_handles() {
+        if self.settings.nfs_export && !inner.nodes.are_handles() {
             return Err(Error::Export(self.source));
         }
-        Ok(stackfs)
+        Ok(StackFs {
+            inner: Arc::new(inner),
+        })
     }
 
-    fn assemble(&self, root: OwnedFd, magic: u32, descriptors: usize) -> Result<StackFs, Errno> {
+    fn assemble(&self, root: OwnedFd, magic: u32, descriptors: usize) -> Result<Inner, Errno> {
         let wanted = self.settings.watch;
         let marked = wanted.then(|| Fanotify::new(root.as_fd()));
         let nodes = Nodes::new(root, descriptors, self.handles)?;
@@ -218,7 +221,7 @@ impl Builder {
                 all / 2
             };
         let locks = Arc::new(RecordLocks::new(budget.share(all / 8))?);
-        Ok(StackFs {
+        Ok(Inner {
             settings: self.settings,
             nodes,
             files: HandleTable::new(OPENS_MAX),
@@ -228,6 +231,7 @@ impl Builder {
             open_dirs: Arc::new(budget.share(files)),
             waiting: WaitingLocks::new(Arc::clone(&locks)),
             locks,
+            leased: Leased::new(),
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),

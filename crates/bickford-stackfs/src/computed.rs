@@ -12,16 +12,17 @@ use bickford::{Context, NodeId};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::builder::is_computed;
 use crate::create::caller;
 use crate::credentials::Acting;
 use crate::io::Need;
+use crate::leases::AT_ONCE;
 
 /// More than any of these files makes at once.
 const READ_MAX: usize = 1 << 20;
 
-impl StackFs {
+impl Inner {
     /// Whether the file system of an open object makes contents when they are read.
     pub(crate) fn is_computed(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
         match self.nodes.on_source(node) {
@@ -40,7 +41,8 @@ impl StackFs {
         acting.transpose()
     }
 
-    /// Opens the lower file of a node that the kernel lets the caller open.
+    /// Opens the lower file of a node that the kernel lets the caller open. EWOULDBLOCK while a lease is in the
+    /// way.
     pub(crate) fn open_for(
         &self,
         cx: &Context<'_>,
@@ -48,11 +50,11 @@ impl StackFs {
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
         if self.nodes.on_source(node) && !self.computed {
-            return self.nodes.open(node, flags);
+            return self.nodes.open(node, flags | AT_ONCE);
         }
         let object = self.nodes.object(node)?;
         if !self.is_computed(node, object.as_fd()) {
-            return self.nodes.open(node, flags);
+            return self.nodes.open(node, flags | AT_ONCE);
         }
         let _acting = self.as_caller_if(true, cx)?;
         self.nodes.proc().reopen(object.as_fd(), flags)
@@ -74,7 +76,7 @@ impl StackFs {
     }
 
     pub(crate) fn do_read(&self, cx: &Context<'_>, op: &Read) -> Result<Data, Errno> {
-        let (file, computed) = self.file_or_computed(op.node, op.handle, Need::Read)?;
+        let (file, computed) = self.file_or_computed(op.node, op.handle, Need::Read, AT_ONCE)?;
         match computed {
             true => self.read_computed(cx, op, &file),
             false => Ok(Data::File(FileRange {

@@ -10,7 +10,7 @@ use bickford::{Context, NodeId};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::backing::Register;
 use crate::credentials::{Caller, set_umask};
 use crate::descriptors::as_seen_by_callers;
@@ -26,7 +26,7 @@ pub(crate) fn caller(cx: &Context<'_>) -> Caller {
     }
 }
 
-impl StackFs {
+impl Inner {
     pub(crate) fn do_lookup(&self, op: &Lookup<'_>) -> Result<Entry, Errno> {
         let (node, name) = (op.parent.0, op.name);
         let found = match name.to_bytes() {

@@ -9,7 +9,7 @@ use bickford::{Context, FileHandle, NodeId};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::descriptors::Permit;
 use crate::dir_stream::{DirStream, LowerEntry};
 use crate::invalidation::forget_attributes_now;
@@ -29,7 +29,7 @@ impl OpenDir {
     }
 }
 
-impl StackFs {
+impl Inner {
     fn open_dir(&self, node: NodeId) -> Result<OpenDir, Errno> {
         let room = Permit::of(&self.open_dirs)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;

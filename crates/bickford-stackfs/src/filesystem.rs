@@ -37,248 +37,267 @@ impl FileSystem for StackFs {
 
     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(WANTED);
-        if self.settings.permission_checks {
+        if self.inner.settings.permission_checks {
             if !negotiation.offered().contains(InitFlags::POSIX_ACL) {
                 tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");
                 return Err(Errno::PROTO);
             }
             negotiation.want(InitFlags::POSIX_ACL);
         }
-        if self.settings.nfs_export {
+        if self.inner.settings.nfs_export {
             negotiation.want(InitFlags::EXPORT_SUPPORT);
         }
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
-        self.nodes.set_kernel(negotiation.kernel_minor());
+        self.inner.nodes.set_kernel(negotiation.kernel_minor());
         let in_force = settle(
-            &self.settings,
-            self.identity.powers(),
-            self.stacked,
-            self.computed,
+            &self.inner.settings,
+            self.inner.identity.powers(),
+            self.inner.stacked,
+            self.inner.computed,
             negotiation,
         )?;
         tracing::info!(
             io = in_force.io.name(),
             write_back = in_force.write_back,
             inodes = self.identity(),
-            exclusive = self.settings.exclusive,
+            exclusive = self.inner.settings.exclusive,
             "StackFS begins"
         );
-        self.settle_watch(negotiation.kernel_minor());
+        self.inner.settle_watch(negotiation.kernel_minor());
         if in_force.io == IoMode::Cached {
-            self.nodes
-                .without_handles(self.readers.capacity() + self.on_demand_writers.capacity());
+            self.inner.nodes.without_handles(
+                self.inner.readers.capacity() + self.inner.on_demand_writers.capacity(),
+            );
         }
-        if self.in_force.set(in_force).is_err() {
+        if self.inner.in_force.set(in_force).is_err() {
             tracing::error!("StackFS: one file system serves one session");
             return Err(Errno::BUSY);
         }
         // Where others use the lower directory, locks must be seen there too. They need handles.
-        if !self.settings.exclusive && in_force.io != IoMode::Cached {
+        if !self.inner.settings.exclusive && in_force.io != IoMode::Cached {
             negotiation.want(LOCKS);
         }
-        if !self.settings.splice {
+        if !self.inner.settings.splice {
             negotiation.refuse(InitFlags::SPLICE_READ);
         }
-        negotiation.set_splice_writes(self.settings.splice);
-        negotiation.set_max_write(self.settings.max_request);
-        negotiation.set_read_ahead(self.settings.read_ahead);
+        negotiation.set_splice_writes(self.inner.settings.splice);
+        negotiation.set_max_write(self.inner.settings.max_request);
+        negotiation.set_read_ahead(self.inner.settings.read_ahead);
         negotiation.set_time_granularity(1);
         Ok(())
     }
 
     fn destroy(&self) {
-        self.waiting.end();
+        self.inner.waiting.end();
+        self.inner.leased.end();
     }
 
     fn forget(&self, forgets: &[Forget]) {
         for forget in forgets {
             let node = forget.node.0;
-            self.readers.remove(node);
-            self.on_demand_writers.remove(node);
-            self.backings.forget(node);
-            self.mapped.forget(node);
-            self.nodes.forget(node, forget.count);
+            self.inner.readers.remove(node);
+            self.inner.on_demand_writers.remove(node);
+            self.inner.backings.forget(node);
+            self.inner.mapped.forget(node);
+            self.inner.nodes.forget(node, forget.count);
         }
     }
 
     fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
-        reply.complete(self.do_lookup(&op));
-        self.prune(cx);
+        reply.complete(self.inner.do_lookup(&op));
+        self.inner.prune(cx);
     }
 
     fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        self.racing.asks(op.node.0, cx.pid());
-        reply.complete(self.do_getattr(&op));
+        self.inner.racing.asks(op.node.0, cx.pid());
+        reply.complete(self.inner.do_getattr(&op));
     }
 
     fn setattr(&self, cx: &Context<'_>, op: Setattr, reply: Reply<Attributes>) {
-        reply.complete(self.do_setattr(cx, &op));
+        self.patiently(cx, reply, move |inner, cx, _| inner.do_setattr(cx, &op));
     }
 
     fn access(&self, _: &Context<'_>, op: Access, reply: Reply<()>) {
-        reply.complete(self.do_access(&op));
+        reply.complete(self.inner.do_access(&op));
     }
 
     fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
-        self.racing.asks(op.node.0, cx.pid());
-        reply.complete(self.do_statx(&op));
+        self.inner.racing.asks(op.node.0, cx.pid());
+        reply.complete(self.inner.do_statx(&op));
     }
 
     fn statfs(&self, _: &Context<'_>, op: Statfs, reply: Reply<StatfsAnswer>) {
-        reply.complete(self.do_statfs(&op));
+        reply.complete(self.inner.do_statfs(&op));
     }
 
     fn readlink(&self, cx: &Context<'_>, op: Readlink, reply: Reply<Target>) {
-        reply.complete(self.do_readlink(cx, op.node));
+        reply.complete(self.inner.do_readlink(cx, op.node));
     }
 
     fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>, reply: Reply<Entry>) {
-        let done = self.do_symlink(cx, &op);
-        self.changed(cx, op.parent, done.is_ok());
+        let done = self.inner.do_symlink(cx, &op);
+        self.inner.changed(cx, op.parent, done.is_ok());
         reply.complete(done);
     }
 
     fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>, reply: Reply<Entry>) {
-        let done = self.do_mknod(cx, &op);
-        self.changed(cx, op.parent, done.is_ok());
+        let done = self.inner.do_mknod(cx, &op);
+        self.inner.changed(cx, op.parent, done.is_ok());
         reply.complete(done);
     }
 
     fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>, reply: Reply<Entry>) {
-        let done = self.do_mkdir(cx, &op);
-        self.changed(cx, op.parent, done.is_ok());
+        let done = self.inner.do_mkdir(cx, &op);
+        self.inner.changed(cx, op.parent, done.is_ok());
         reply.complete(done);
     }
 
     fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>, reply: Reply<()>) {
-        let done = self.do_unlink(cx, &op);
-        self.changed(cx, op.parent, done.is_ok());
+        let done = self.inner.do_unlink(cx, &op);
+        self.inner.changed(cx, op.parent, done.is_ok());
         reply.complete(done);
     }
 
     fn rmdir(&self, cx: &Context<'_>, op: Rmdir<'_>, reply: Reply<()>) {
-        let done = self.do_rmdir(cx, &op);
-        self.changed(cx, op.parent, done.is_ok());
+        let done = self.inner.do_rmdir(cx, &op);
+        self.inner.changed(cx, op.parent, done.is_ok());
         reply.complete(done);
     }
 
     fn rename(&self, cx: &Context<'_>, op: Rename<'_>, reply: Reply<()>) {
-        let renamed = self.do_rename(cx, &op);
-        self.changed(cx, op.parent, renamed.is_ok());
+        let renamed = self.inner.do_rename(cx, &op);
+        self.inner.changed(cx, op.parent, renamed.is_ok());
         if op.new_parent != op.parent {
-            self.changed(cx, op.new_parent, renamed.is_ok());
+            self.inner.changed(cx, op.new_parent, renamed.is_ok());
         }
         reply.complete(renamed);
     }
 
     fn link(&self, cx: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
-        let linked = self.do_link(&op);
-        self.changed(cx, op.new_parent, linked.is_ok());
+        let linked = self.inner.do_link(&op);
+        self.inner.changed(cx, op.new_parent, linked.is_ok());
         reply.complete(linked);
     }
 
     fn create(&self, cx: &Context<'_>, op: Create<'_>, reply: Reply<Created>) {
-        let created = self.do_create(cx, &op, &|file| reply.open_backing(file));
-        self.changed(cx, op.parent, created.is_ok());
+        let created = self
+            .inner
+            .do_create(cx, &op, &|file| reply.open_backing(file));
+        self.inner.changed(cx, op.parent, created.is_ok());
         reply.complete(created);
     }
 
     fn tmpfile(&self, cx: &Context<'_>, op: Tmpfile, reply: Reply<Created>) {
-        let created = self.do_tmpfile(cx, &op, &|file| reply.open_backing(file));
+        let created = self
+            .inner
+            .do_tmpfile(cx, &op, &|file| reply.open_backing(file));
         reply.complete(created);
     }
 
     fn open(&self, cx: &Context<'_>, op: Open, reply: Reply<Opened>) {
-        let opened = self.do_open(cx, &op, &|file| reply.open_backing(file));
-        reply.complete(opened);
+        if OFlags::from_bits_retain(op.flags).contains(OFlags::NONBLOCK) {
+            let opened = self
+                .inner
+                .do_open(cx, &op, &|file| reply.open_backing(file));
+            return reply.complete(opened);
+        }
+        self.patiently(cx, reply, move |inner, cx, reply| {
+            inner.do_open(cx, &op, &|file| reply.open_backing(file))
+        });
     }
 
     fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
-        reply.complete(self.do_read(cx, &op));
+        self.patiently(cx, reply, move |inner, cx, _| inner.do_read(cx, &op));
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        self.do_write(cx, &op, reply);
+        self.inner.do_write(cx, &op, reply);
     }
 
     fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {
-        reply.complete(self.do_flush(&op));
+        reply.complete(self.inner.do_flush(&op));
     }
 
     fn release(&self, cx: &Context<'_>, op: Release, reply: Reply<()>) {
-        reply.complete(self.do_release(cx, &op));
+        reply.complete(self.inner.do_release(cx, &op));
     }
 
     fn fsync(&self, _: &Context<'_>, op: Fsync, reply: Reply<()>) {
-        reply.complete(self.do_fsync(&op));
+        reply.complete(self.inner.do_fsync(&op));
     }
 
     fn fallocate(&self, cx: &Context<'_>, op: Fallocate, reply: Reply<()>) {
-        reply.complete(self.do_fallocate(cx, &op));
+        reply.complete(self.inner.do_fallocate(cx, &op));
     }
 
     fn lseek(&self, cx: &Context<'_>, op: Lseek, reply: Reply<Offset>) {
-        self.do_lseek(cx, &op, reply);
+        self.inner.do_lseek(cx, &op, reply);
     }
 
     fn copy_file_range(&self, cx: &Context<'_>, op: CopyFileRange, reply: Reply<Copied>) {
-        reply.complete(self.do_copy(cx, &op));
+        reply.complete(self.inner.do_copy(cx, &op));
     }
 
     fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
-        self.do_ioctl(cx, &op, reply);
+        self.inner.do_ioctl(cx, &op, reply);
     }
 
     fn getlk(&self, _: &Context<'_>, op: Getlk, reply: Reply<Lock>) {
-        reply.complete(self.do_getlk(&op));
+        reply.complete(self.inner.do_getlk(&op));
     }
 
     fn setlk(&self, cx: &Context<'_>, op: Setlk, reply: Reply<()>) {
-        self.do_setlk(cx, &op, reply);
+        self.inner.do_setlk(cx, &op, reply);
     }
 
     fn getxattr(&self, cx: &Context<'_>, op: Getxattr<'_>, reply: Reply<XattrAnswer>) {
-        reply.complete(self.do_getxattr(cx, &op));
+        reply.complete(self.inner.do_getxattr(cx, &op));
     }
 
     fn setxattr(&self, cx: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
-        reply.complete(self.do_setxattr(cx, &op));
+        reply.complete(self.inner.do_setxattr(cx, &op));
     }
 
     fn listxattr(&self, cx: &Context<'_>, op: Listxattr, reply: Reply<XattrAnswer>) {
-        reply.complete(self.do_listxattr(cx, &op));
+        reply.complete(self.inner.do_listxattr(cx, &op));
     }
 
     fn removexattr(&self, cx: &Context<'_>, op: Removexattr<'_>, reply: Reply<()>) {
-        reply.complete(self.do_removexattr(cx, &op));
+        reply.complete(self.inner.do_removexattr(cx, &op));
     }
 
     fn opendir(&self, cx: &Context<'_>, op: Opendir, reply: Reply<Opened>) {
-        reply.complete(self.do_opendir(cx, &op));
+        reply.complete(self.inner.do_opendir(cx, &op));
     }
 
     fn readdir(&self, _: &Context<'_>, op: Readdir, reply: Reply<Directory>) {
         let listing = Directory::new(op.size, false);
-        reply.complete(self.do_readdir(op.node, op.handle, op.offset, listing));
+        reply.complete(
+            self.inner
+                .do_readdir(op.node, op.handle, op.offset, listing),
+        );
     }
 
     fn readdirplus(&self, cx: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
-        self.racing.lists(cx.pid());
+        self.inner.racing.lists(cx.pid());
         let listing = Directory::new(op.size, true);
-        reply.complete(self.do_readdir(op.node, op.handle, op.offset, listing));
+        reply.complete(
+            self.inner
+                .do_readdir(op.node, op.handle, op.offset, listing),
+        );
     }
 
     fn releasedir(&self, _: &Context<'_>, op: Releasedir, reply: Reply<()>) {
-        reply.complete(self.dirs.remove(op.handle.0).map(drop));
+        reply.complete(self.inner.dirs.remove(op.handle.0).map(drop));
     }
 
     fn fsyncdir(&self, _: &Context<'_>, op: Fsyncdir, reply: Reply<()>) {
-        reply.complete(self.do_fsyncdir(&op));
+        reply.complete(self.inner.do_fsyncdir(&op));
     }
 
     fn syncfs(&self, _: &Context<'_>, op: Syncfs, reply: Reply<()>) {
-        let root = self.nodes.open(op.node.0, OFlags::RDONLY);
+        let root = self.inner.nodes.open(op.node.0, OFlags::RDONLY);
         reply.complete(root.and_then(|root| rustix::fs::syncfs(&root)));
     }
 }

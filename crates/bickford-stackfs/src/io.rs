@@ -13,13 +13,14 @@ use bickford::{Context, FileHandle, NodeId, Reply};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::append::{append_to, write_back};
 use crate::backing::{File, Register, Way};
 use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
 use crate::invalidation::{Unheard, answer_after_invalidation, forget_attributes};
 use crate::io_mode::IoMode;
+use crate::leases::AT_ONCE;
 use crate::locks::{Claims, Holder};
 use crate::lower_files::{Description, Key};
 use crate::mapped::Changed;
@@ -135,7 +136,7 @@ pub(crate) enum Need {
     Write,
 }
 
-impl StackFs {
+impl Inner {
     pub(crate) fn do_open(
         &self,
         cx: &Context<'_>,
@@ -294,23 +295,28 @@ impl StackFs {
         handle: FileHandle,
         need: Need,
     ) -> Result<Arc<OwnedFd>, Errno> {
-        self.file_or_computed(node, handle, need).map(|(fd, _)| fd)
+        let found = self.file_or_computed(node, handle, need, OFlags::empty());
+        found.map(|(fd, _)| fd)
     }
 
-    /// The same, and whether it is computed: to be read and written as the caller.
+    /// The same, and whether it is computed: to be read and written as the caller. With [`AT_ONCE`] as `patience`,
+    /// EWOULDBLOCK while a lease is in the way.
+    ///
+    /// [`AT_ONCE`]: crate::leases::AT_ONCE
     pub(crate) fn file_or_computed(
         &self,
         node: NodeId,
         handle: FileHandle,
         need: Need,
+        patience: OFlags,
     ) -> Result<(Arc<OwnedFd>, bool), Errno> {
         if handle.0 != 0 || self.in_force().io != IoMode::Cached {
             let file = self.files.get(handle.0)?;
             return Ok((self.descriptor(&file)?, file.computed));
         }
         let (kept, flags) = match need {
-            Need::Read => (&self.readers, OFlags::RDONLY),
-            Need::Write => (&self.on_demand_writers, OFlags::RDWR),
+            Need::Read => (&self.readers, OFlags::RDONLY | patience),
+            Need::Write => (&self.on_demand_writers, OFlags::RDWR | patience),
         };
         if let Some(fd) = kept.get(node.0) {
             return Ok((fd, false));
@@ -361,7 +367,8 @@ impl StackFs {
     }
 
     fn write_data(&self, cx: &Context<'_>, op: &Write<'_>) -> Result<(Written, Unheard), Errno> {
-        let (file, computed) = self.file_or_computed(op.node, op.handle, Need::Write)?;
+        let (file, computed) =
+            self.file_or_computed(op.node, op.handle, Need::Write, OFlags::empty())?;
         let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
         self.identity.dropping_set_id(drops)?;
         let cached = op.write_flags.contains(WriteFlags::CACHE);
@@ -442,12 +449,15 @@ impl StackFs {
     /// mapping was written.
     fn look_for_mappings(&self, cx: &Context<'_>, node: u64) {
         // Who opens it meanwhile is told no sooner than the lease is gone.
-        let asked = self.nodes.open(node, OFlags::RDONLY).and_then(|fd| {
-            let ask = || sys::is_open_for_writing(fd.as_fd());
-            let mapped = self.backings.unless_open(node, ask).unwrap_or(Ok(true))?;
-            // Last, so that what is mapped no longer is not written after it.
-            Ok((mapped, last_changed(fd.as_fd())))
-        });
+        let asked = self
+            .nodes
+            .open(node, OFlags::RDONLY | AT_ONCE)
+            .and_then(|fd| {
+                let ask = || sys::is_open_for_writing(fd.as_fd());
+                let mapped = self.backings.unless_open(node, ask).unwrap_or(Ok(true))?;
+                // Last, so that what is mapped no longer is not written after it.
+                Ok((mapped, last_changed(fd.as_fd())))
+            });
         let (mapped, changed) = asked.unwrap_or((true, None));
         if self.mapped.settle(node, mapped, changed) {
             forget_attributes(

@@ -8,7 +8,7 @@ use bickford::ops::{Ioctl, IoctlAnswer};
 use bickford::{Context, Reply};
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::credentials::Caller;
 use crate::invalidation::answer_with_attributes_forgotten;
 use crate::io::Need;
@@ -22,7 +22,7 @@ const SET_XATTR: u32 = 0x401c_5820;
 /// The largest argument of the commands above: `struct fsxattr`.
 const ARGUMENT_BYTES: usize = 28;
 
-impl StackFs {
+impl Inner {
     pub(crate) fn do_ioctl(&self, cx: &Context<'_>, op: &Ioctl<'_>, reply: Reply<IoctlAnswer>) {
         match self.command(cx, op) {
             // The kernel does not know that the command changes the time of last change.

@@ -36,6 +36,7 @@ mod invalidation;
 mod io;
 mod io_mode;
 mod ioctl;
+mod leases;
 mod lock_ops;
 mod locks;
 mod lower_files;
@@ -66,6 +67,7 @@ use dir::OpenDir;
 use handles::HandleTable;
 use io::OpenFile;
 use io_mode::InForce;
+use leases::Leased;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
 use lower_files::LowerFiles;
@@ -77,6 +79,11 @@ use writers::Writers;
 
 /// The pass-through file system; see the crate.
 pub struct StackFs {
+    /// Shared with what answers requests later.
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
     settings: Settings,
     nodes: Nodes,
     files: HandleTable<OpenFile>,
@@ -87,6 +94,7 @@ pub struct StackFs {
     open_dirs: Arc<Share>,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,
+    leased: Arc<Leased>,
     identity: Identity,
     writers: Writers,
     mapped: Mapped,
@@ -110,7 +118,7 @@ pub struct StackFs {
 impl std::fmt::Debug for StackFs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StackFs")
-            .field("settings", &self.settings)
+            .field("settings", &self.inner.settings)
             .finish_non_exhaustive()
     }
 }
@@ -120,37 +128,47 @@ impl StackFs {
     /// descriptors, which bounds how many the kernel can know.
     #[must_use]
     pub fn identity(&self) -> &'static str {
-        self.nodes.identity()
+        self.inner.nodes.identity()
     }
 
     /// Whether changes of others to the lower directory are seen and told to the kernel.
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        self.fanotify.is_some()
+        self.inner.is_watched()
     }
 
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        self.settings
+        self.inner.settings
     }
 
     /// Inodes in the table; those whose node id says all are not counted.
     #[must_use]
     pub fn table_len(&self) -> usize {
-        self.nodes.table_len()
+        self.inner.nodes.table_len()
     }
 
     /// How data travel, once the session has begun; the mode that was asked for before.
     #[must_use]
     pub fn io_mode(&self) -> IoMode {
-        self.in_force().io
+        self.inner.io_mode()
     }
 
     /// Files that the kernel reads and writes itself now, or would if they were opened again.
     #[must_use]
     pub fn passthrough_len(&self) -> usize {
-        self.backings.len()
+        self.inner.backings.len()
+    }
+}
+
+impl Inner {
+    fn is_watched(&self) -> bool {
+        self.fanotify.is_some()
+    }
+
+    fn io_mode(&self) -> IoMode {
+        self.in_force().io
     }
 
     fn in_force(&self) -> InForce {

@@ -15,7 +15,7 @@ use bickford::{Context, Interrupt};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::io::OpenFile;
 use crate::locks::{Holder, RecordLocks};
 use crate::sys::RecordLock;
@@ -334,7 +334,7 @@ impl WaitingLocks {
     }
 }
 
-impl StackFs {
+impl Inner {
     pub(crate) fn do_getlk(&self, op: &Getlk) -> Result<Lock, Errno> {
         let file = self.files.get(op.handle.0)?;
         let holder = Holder {

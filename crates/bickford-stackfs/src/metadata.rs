@@ -15,10 +15,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::caller::{has_bits_to_lose, keeps_set_id, may_change_mode};
 use crate::io::Need;
 use crate::io_mode::IoMode;
+use crate::leases::AT_ONCE;
 use crate::node::{Found, ProcFd};
 
 fn timestamp(time: StatxTimestamp) -> Timestamp {
@@ -90,7 +91,7 @@ enum Occasion {
 /// How long things are cached that should be watched and cannot be.
 const UNWATCHED: Duration = Duration::from_secs(1);
 
-impl StackFs {
+impl Inner {
     /// An entry for a node that was looked up.
     pub(crate) fn entry(&self, found: &Found) -> Entry {
         Entry {
@@ -273,9 +274,10 @@ impl StackFs {
                 done => return done,
             }
         }
+        let flags = OFlags::WRONLY | AT_ONCE;
         let fd = match object {
-            Object::Opened(fd) => self.nodes.proc().reopen(fd.as_fd(), OFlags::WRONLY)?,
-            Object::Path(_) => self.nodes.open(op.node.0, OFlags::WRONLY)?,
+            Object::Opened(fd) => self.nodes.proc().reopen(fd.as_fd(), flags)?,
+            Object::Path(_) => self.nodes.open(op.node.0, flags)?,
         };
         rustix::fs::ftruncate(&fd, size)
     }

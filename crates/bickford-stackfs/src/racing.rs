@@ -12,7 +12,7 @@ use std::time::Duration;
 use bickford::{Context, NodeId};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::StackFs;
+use crate::Inner;
 use crate::invalidation::forget_attributes_now;
 
 /// Directories that share a place cost a notification too many at worst.
@@ -114,7 +114,7 @@ impl Racing {
     }
 }
 
-impl StackFs {
+impl Inner {
     /// A request has changed a directory and is about to be answered.
     pub(crate) fn changed(&self, cx: &Context<'_>, directory: NodeId, changed: bool) {
         // What is cached for no longer than a second is right again by itself.

@@ -10,7 +10,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use crate::StackFs;
+use crate::Inner;
 use crate::caller::is_capable;
 use crate::node::ProcFd;
 
@@ -55,7 +55,7 @@ fn fetch(
     Ok(XattrAnswer::Value(value))
 }
 
-impl StackFs {
+impl Inner {
     /// A path to the inode itself, even a symbolic link, valid while the descriptor lives.
     fn path_of(&self, node: NodeId) -> Result<(Arc<OwnedFd>, String), Errno> {
         let fd = self.nodes.object(node.0)?;

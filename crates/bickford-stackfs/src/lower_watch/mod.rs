@@ -33,8 +33,8 @@ use bickford::{NodeId, Notifier};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::StackFs;
 use crate::sys::fanotify::{self, Change, Fanotify};
+use crate::{Inner, StackFs};
 use again::{Again, LOOK, Told};
 use overflow::Owed;
 
@@ -56,13 +56,13 @@ impl StackFs {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn watch_lower(self: &Arc<Self>, server: &Arc<Server>) -> io::Result<Option<LowerWatch>> {
-        if self.fanotify.is_none() {
+    pub fn watch_lower(&self, server: &Arc<Server>) -> io::Result<Option<LowerWatch>> {
+        if !self.is_watched() {
             return Ok(None);
         }
         let ended = Arc::new(AtomicBool::new(false));
         let watcher = Watcher {
-            stackfs: Arc::clone(self),
+            stackfs: Arc::clone(&self.inner),
             notifier: server.notifier().clone(),
             server: Arc::clone(server),
             again: Again::default(),
@@ -93,7 +93,7 @@ impl Drop for LowerWatch {
 }
 
 struct Watcher {
-    stackfs: Arc<StackFs>,
+    stackfs: Arc<Inner>,
     notifier: Notifier,
     server: Arc<Server>,
     again: Again,

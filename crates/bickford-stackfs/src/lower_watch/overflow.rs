@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bickford::notify::NotifyError;
 use bickford::{NodeId, Notifier};
 
-use crate::StackFs;
+use crate::Inner;
 use crate::sharded::{SHARDS, Sharded};
 
 /// Directories of each part that are remembered; at more, some are read again for nothing.
@@ -63,7 +63,7 @@ impl Overflows {
     }
 }
 
-impl StackFs {
+impl Inner {
     /// The session begins, with a kernel of this minor version.
     pub(crate) fn settle_watch(&self, kernel_minor: u32) {
         if self.is_watched() && kernel_minor < EPOCHS_SINCE {
@@ -100,7 +100,7 @@ impl Owed {
     }
 
     /// Goes on as far as the queue of notifications has room.
-    pub(super) fn pay(&mut self, stackfs: &StackFs, notifier: &Notifier) {
+    pub(super) fn pay(&mut self, stackfs: &Inner, notifier: &Notifier) {
         while let Some(next) = match self {
             Self::Nothing => None,
             Self::Epoch => epoch(stackfs, notifier),
@@ -120,7 +120,7 @@ impl Owed {
     }
 }
 
-fn epoch(stackfs: &StackFs, notifier: &Notifier) -> Option<Owed> {
+fn epoch(stackfs: &Inner, notifier: &Notifier) -> Option<Owed> {
     // Before, so that what is opened from now on is read again.
     stackfs.overflows.begin();
     let taken = Arc::new(OnceLock::new());
@@ -134,7 +134,7 @@ fn epoch(stackfs: &StackFs, notifier: &Notifier) -> Option<Owed> {
     }
 }
 
-fn opened(stackfs: &StackFs) -> VecDeque<NodeId> {
+fn opened(stackfs: &Inner) -> VecDeque<NodeId> {
     let mut nodes = HashSet::from([NodeId::ROOT.0]);
     stackfs.files.for_each(|file| {
         nodes.insert(file.node);
@@ -178,6 +178,7 @@ mod tests {
     use bickford::{FileSystem, Negotiation};
 
     use super::*;
+    use crate::StackFs;
     use crate::node::ROOT;
     use crate::{IoMode, Lower, Preset};
 
@@ -219,7 +220,7 @@ mod tests {
                 ..InitIn::default()
             };
             stackfs.init(&mut Negotiation::new(&init)).unwrap();
-            let timeout = stackfs.timeout(ROOT, settings.entry_timeout);
+            let timeout = stackfs.inner.timeout(ROOT, settings.entry_timeout);
             assert_eq!(timeout > Duration::from_secs(1), long, "7.{minor}");
         }
     }
