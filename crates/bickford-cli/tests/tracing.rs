@@ -9,7 +9,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,10 +274,13 @@ fn a_terminal_does_not_obey_what_a_daemon_says() {
     let socket = socket_path(place.listed().unwrap().minor);
     fs::remove_file(&socket).unwrap();
     let hostile = UnixListener::bind(&socket).unwrap();
-    std::thread::spawn(move || {
+    let daemon = std::thread::spawn(move || {
         while let Ok((mut client, _)) = hostile.accept() {
             let mut request = String::new();
             let _ = BufReader::new(&client).read_line(&mut request);
+            if request.is_empty() {
+                return;
+            }
             let _ = client.write_all(b"\"\\u001b[2Jall is well\"\n");
         }
     });
@@ -286,6 +289,10 @@ fn a_terminal_does_not_obey_what_a_daemon_says() {
     wait_until("the refusal is told", || said().contains("all is well"));
     assert!(said().contains("end here: ?[2Jall is well"), "{:?}", said());
     trace.end();
+    // Another mount may have its number next.
+    let _ = UnixStream::connect(&socket);
+    daemon.join().unwrap();
+    fs::remove_file(&socket).unwrap();
 }
 
 #[test]
