@@ -349,10 +349,14 @@ fn size_name(kib: u64) -> String {
     }
 }
 
+/// PostMark tells after each tenth of its transactions how far it is: of fewer it dies by SIGFPE.
+pub(crate) const TRANSACTIONS_MIN: u64 = 10;
+
 /// The experiments of SAC'10 at `scale` (1 is the paper's size).
 #[must_use]
 pub fn sac10(scale: f64) -> Vec<Row> {
-    let (files, transactions) = (scaled_count(5_000, scale), scaled_count(50_000, scale));
+    let files = scaled_count(5_000, scale);
+    let transactions = scaled_count(50_000, scale).max(TRANSACTIONS_MIN);
     let postmark = Kind::Postmark {
         files,
         transactions,
@@ -497,6 +501,26 @@ mod tests {
             if let Kind::Fio(spec) = &row.kind {
                 assert_eq!(Some(spec.io_kib as u32), paper.io_kib);
             }
+        }
+    }
+
+    #[test]
+    fn postmark_gets_as_many_transactions_as_it_needs() {
+        let fewest = sac10(1e-9).into_iter().find_map(|row| match row.kind {
+            Kind::Postmark { transactions, .. } => Some(transactions),
+            _ => None,
+        });
+        assert_eq!(fewest, Some(TRANSACTIONS_MIN));
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("script");
+        let place = directory.path().display();
+        let text = format!(
+            "set location {place}\nset number 10\nset transactions {TRANSACTIONS_MIN}\nrun\nquit\n"
+        );
+        std::fs::write(&script, text).unwrap();
+        match std::process::Command::new("postmark").arg(&script).output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(error) => eprintln!("left out: postmark: {error}"),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::engine::{self, Backend};
 use crate::fio::{self, Access, FioSpec};
 use crate::host;
 use crate::host::process::{self, Limits};
-use crate::rows::WORKLOADS;
+use crate::rows::{TRANSACTIONS_MIN, WORKLOADS};
 use crate::stats::median;
 use crate::wml::{self, Workload};
 
@@ -204,12 +204,12 @@ fn with_engine(check: &Check<'_>, text: &str) -> Result<f64, String> {
     Ok(megabytes(BYTES, work.elapsed_s))
 }
 
-/// PostMark with the one transaction that it does not do without.
+/// PostMark with the few transactions that it does not do without.
 fn with_postmark(check: &Check<'_>) -> Result<f64, String> {
     let directory = fresh(check, |_| Ok(()))?;
     let script = check.work.join("postmark");
     let text = format!(
-        "set location {}\nset number {FILES}\nset size 1024 65536\nset transactions 1\n\
+        "set location {}\nset number {FILES}\nset size 1024 65536\nset transactions {TRANSACTIONS_MIN}\n\
          set write 4096\nset buffering false\nset seed 42\nrun\nquit\n",
         host::utf8(directory)?
     );
