@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bickford::mount::{AccessPolicy, MountOptions, Unmount, mount};
+use bickford::mount::{AccessPolicy, MountGuard, MountOptions, Unmount, mount};
 use bickford::ops::{Attr, Attributes, Getattr, Getxattr, Removexattr, Setxattr, XattrAnswer};
 use bickford::{Context, Errno, FileSystem, NodeId, Reply, Session, SessionConfig};
 use bickford_stackfs::Preset;
@@ -63,6 +63,19 @@ impl FileSystem for Noting {
     }
 }
 
+/// A mount that ends with its test, also one that fails.
+struct Foreign {
+    guard: MountGuard,
+    session: Session,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = self.guard.unmount(Unmount::Lazy);
+        let _ = self.session.abort();
+    }
+}
+
 /// Sets, reads and removes it as a user without rights; what setting it came to.
 fn use_as_nobody(path: &Path, name: &'static str) -> Result<(), rustix::io::Errno> {
     let path = path.to_owned();
@@ -96,8 +109,11 @@ fn the_lower_file_system_sees_who_sets_an_attribute_of_its_own() {
             .default_permissions(true);
         let mounted = mount(&place, &options).unwrap();
         let noting = Noting::default();
-        let session =
-            Session::start(noting.clone(), mounted.device, SessionConfig::default()).unwrap();
+        let session = Session::start(noting.clone(), mounted.device, SessionConfig::default());
+        let _foreign = Foreign {
+            guard: mounted.guard,
+            session: session.unwrap(),
+        };
         let above = Mount::over(lower, |builder| builder.preset(preset));
         let path = above.path("foreign");
         let asked = |name: &str| {
@@ -115,7 +131,5 @@ fn the_lower_file_system_sees_who_sets_an_attribute_of_its_own() {
         assert_eq!(use_as_nobody(&path, ASKED_ABOVE), Ok(()));
         assert!(asked(ASKED_ABOVE).iter().all(|&uid| uid == 0));
         drop(above);
-        mounted.guard.unmount(Unmount::Lazy).unwrap();
-        session.wait();
     }
 }
