@@ -5,7 +5,6 @@
 //! wait for that where requests are served: it is tried again by one thread, so that no number of
 //! leases keeps others from being served.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -41,6 +40,8 @@ struct Waiting {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Waiting>,
+    /// Those too that are being tried.
+    count: usize,
     running: bool,
     /// A caller gave up.
     stirred: bool,
@@ -51,7 +52,6 @@ struct Queue {
 pub(crate) struct Leased {
     queue: Mutex<Queue>,
     stirred: Condvar,
-    count: AtomicUsize,
 }
 
 impl Leased {
@@ -59,7 +59,6 @@ impl Leased {
         Arc::new(Self {
             queue: Mutex::default(),
             stirred: Condvar::new(),
-            count: AtomicUsize::new(0),
         })
     }
 
@@ -82,7 +81,7 @@ impl Leased {
     fn push(self: &Arc<Self>, inner: &Arc<Inner>, waiting: Waiting) -> Option<Waiting> {
         let interrupt = Arc::clone(&waiting.interrupt);
         let mut queue = self.queue();
-        if queue.ended || self.count.load(Ordering::SeqCst) >= WAITING_MAX {
+        if queue.ended || queue.count >= WAITING_MAX {
             return Some(waiting);
         }
         if !queue.running {
@@ -91,7 +90,7 @@ impl Leased {
         if !queue.running {
             return Some(waiting);
         }
-        self.count.fetch_add(1, Ordering::SeqCst);
+        queue.count += 1;
         queue.waiting.push(waiting);
         drop(queue);
         self.stirred.notify_one();
@@ -127,7 +126,7 @@ impl Leased {
             let before = batch.len();
             let mut kept: Vec<Waiting> = batch
                 .into_iter()
-                .filter_map(|waiting| self.attempt(&inner, waiting, ended))
+                .filter_map(|waiting| attempt(&inner, waiting, ended))
                 .collect();
             drop(inner);
             pause = match kept.len() < before {
@@ -135,6 +134,7 @@ impl Leased {
                 false => (pause * 2).min(RETRY_MAX),
             };
             let mut queue = self.queue();
+            queue.count -= before - kept.len();
             kept.append(&mut queue.waiting);
             queue.waiting = kept;
             if queue.waiting.is_empty() {
@@ -143,20 +143,17 @@ impl Leased {
             }
         }
     }
+}
 
-    /// Answers what can be answered, and gives the rest back.
-    fn attempt(&self, inner: &Inner, mut waiting: Waiting, ended: bool) -> Option<Waiting> {
-        let give_up = if ended || waiting.interrupt.is_raised() {
-            Some(Errno::INTR)
-        } else {
-            (Instant::now() > waiting.until).then_some(Errno::AGAIN)
-        };
-        if !(waiting.attempt)(inner, give_up) {
-            return Some(waiting);
-        }
-        self.count.fetch_sub(1, Ordering::SeqCst);
-        None
-    }
+/// Answers what can be answered, and gives the rest back.
+fn attempt(inner: &Inner, mut waiting: Waiting, ended: bool) -> Option<Waiting> {
+    let give_up = if ended || waiting.interrupt.is_raised() {
+        Some(Errno::INTR)
+    } else {
+        (Instant::now() > waiting.until).then_some(Errno::AGAIN)
+    };
+    let answered = (waiting.attempt)(inner, give_up);
+    (!answered).then_some(waiting)
 }
 
 impl StackFs {
