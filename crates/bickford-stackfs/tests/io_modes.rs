@@ -372,7 +372,9 @@ fn what_finds_no_room_when_it_is_written_back_is_told_and_not_shown() {
         // The kernel forgets its size where it has FUSE_NOTIFY_PRUNE.
         let protocol = mount.session.server().negotiated().unwrap().protocol;
         let begin = Instant::now();
-        while protocol.minor >= 45 && fs::metadata(mount.path("f")).unwrap().len() != below {
+        while protocol.minor >= bickford::notify::PRUNE_SINCE
+            && fs::metadata(mount.path("f")).unwrap().len() != below
+        {
             assert!(begin.elapsed() < Duration::from_secs(20), "{}", io.name());
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bickford::notify::PRUNE_SINCE;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -16,8 +17,6 @@ use super::{Nodes, ProcFd, ROOT, mounts, statx_of};
 
 /// Inodes that the kernel is asked to forget at once, about.
 const PRUNED_MAX: usize = 1024;
-/// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
-const PRUNE_SINCE: u32 = 45;
 /// How long an object waits for room: over io_uring, what the kernel forgets comes apart from lookups, and
 /// some milliseconds later. Not longer, as with one worker nothing is forgotten meanwhile.
 const ROOM_WAIT: Duration = Duration::from_millis(250);

@@ -15,8 +15,8 @@ use bickford_abi::{self as abi, ExpireFlags, NotifyCode};
 use zerocopy::IntoBytes;
 
 pub use message::NAME_MAX;
-pub use queue::QUEUE_MAX;
-pub(crate) use queue::{PRUNE_SINCE, Queue};
+pub(crate) use queue::Queue;
+pub use queue::{PRUNE_SINCE, QUEUE_MAX};
 pub(crate) use retrieve::Retrievals;
 
 use crate::NodeId;

@@ -17,8 +17,8 @@ use crate::transport::NotifySink;
 
 /// How many notifications may wait.
 pub const QUEUE_MAX: usize = 65_536;
-/// The version of the interface that has `FUSE_NOTIFY_PRUNE`.
-pub(crate) const PRUNE_SINCE: u32 = 45;
+/// The first minor version of the interface that has `FUSE_NOTIFY_PRUNE`, from Linux 6.18 on.
+pub const PRUNE_SINCE: u32 = 45;
 /// How often the kernel is asked to forget files of which something could not be written back.
 const PRUNE_EVERY: Duration = Duration::from_millis(250);
 /// How many such files are known at most.
@@ -140,7 +140,8 @@ impl Queue {
             let left = state
                 .prune_at
                 .map(|at| at.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
+            // Not behind others that wait, so that what is asked again does not pile up.
+            if left == Some(Duration::ZERO) && state.waiting.is_empty() {
                 state.prune_at = Some(Instant::now() + PRUNE_EVERY);
                 let nodes: Vec<_> = state.unwritten.iter().copied().collect();
                 let messages: Vec<_> = message::prunes(&nodes).collect();
@@ -151,14 +152,15 @@ impl Queue {
                 return Some(message);
             }
             state = match left {
-                None => self.changed.wait(state),
-                Some(left) => Ok(self
-                    .changed
-                    .wait_timeout(state, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0),
-            }
-            .unwrap_or_else(PoisonError::into_inner);
+                None => {
+                    let woken = self.changed.wait(state);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+                Some(left) => {
+                    let woken = self.changed.wait_timeout(state, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
