@@ -3,6 +3,7 @@
 mod manifest;
 mod reach;
 mod readme;
+mod runs;
 mod source;
 mod text;
 
@@ -52,6 +53,7 @@ fn check_files(files: &Files) -> Vec<Finding> {
     manifest::check(files, &mut findings);
     reach::check(files, &mut findings);
     readme::check(files, &mut findings);
+    runs::check(files, &mut findings);
     findings.sort();
     findings
 }
