@@ -6,6 +6,7 @@ mod readme;
 mod runs;
 mod source;
 mod text;
+mod toolchain;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +37,10 @@ impl fmt::Display for Finding {
 
 /// Checks every file of the work tree that git tracks or would track.
 pub(crate) fn check(top: &Path) -> Result<Vec<Finding>, String> {
-    Ok(check_files(&read_files(top)?))
+    let files = read_files(top)?;
+    let mut findings = check_files(&files);
+    toolchain::check(top, &files, &mut findings)?;
+    Ok(findings)
 }
 
 /// Path from the top of the work tree, to contents. Files that are not UTF-8 are not in it.
@@ -113,7 +117,7 @@ mod tests {
             .status()
             .expect("git");
         assert!(git.success());
-        let findings = check(top.path()).expect("check");
+        let findings = check_files(&read_files(top.path()).expect("files"));
         let seen: Vec<String> = findings.iter().map(Finding::to_string).collect();
         for part in [
             "README.md:2: `make nothing`",
