@@ -39,6 +39,7 @@ check:
 	cd fuzz && $(APART) $(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) xtask tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+	scripts/targets.sh
 	scripts/deny.sh
 	scripts/book.sh
 

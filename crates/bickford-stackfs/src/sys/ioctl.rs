@@ -23,7 +23,7 @@ pub(crate) fn ioctl_buffer(
     let result = unsafe {
         libc::ioctl(
             fd.as_raw_fd(),
-            libc::Ioctl::from(command),
+            command as _,
             buffer.as_mut_ptr(),
         )
     };

@@ -15,11 +15,13 @@ pub(crate) enum Policy {
 
 /// The policy of a thread of this process; `None` when it is another one, or children do not inherit it.
 pub(crate) fn policy(thread: Pid) -> io::Result<Option<Policy>> {
-    // SAFETY: sched_getscheduler(2) takes a number and changes nothing.
-    match unsafe { libc::sched_getscheduler(thread.as_raw_nonzero().get()) } {
-        libc::SCHED_OTHER => Ok(Some(Policy::Other)),
-        libc::SCHED_IDLE => Ok(Some(Policy::Idle)),
+    let thread = thread.as_raw_nonzero().get();
+    // SAFETY: sched_getscheduler(2) takes a number and changes nothing. The call itself, since musl's function is
+    // always ENOSYS: POSIX speaks of processes there, Linux of threads.
+    match unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) } {
         -1 => Err(io::Error::last_os_error()),
+        policy if policy == i64::from(libc::SCHED_OTHER) => Ok(Some(Policy::Other)),
+        policy if policy == i64::from(libc::SCHED_IDLE) => Ok(Some(Policy::Idle)),
         _ => Ok(None),
     }
 }
@@ -30,10 +32,17 @@ pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
         Policy::Other => libc::SCHED_OTHER,
         Policy::Idle => libc::SCHED_IDLE,
     };
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: sched_setscheduler(2) reads the structure, which lives until it returns.
+    let thread = thread.as_raw_nonzero().get();
+    // The kernel's struct sched_param is this number alone; musl's is longer.
+    let priority: libc::c_int = 0;
+    // SAFETY: sched_setscheduler(2) reads the number, which lives until it returns. The call itself, as above.
     match unsafe {
-        libc::sched_setscheduler(thread.as_raw_nonzero().get(), policy, &raw const parameters)
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            thread,
+            policy,
+            &raw const priority,
+        )
     } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
