@@ -534,7 +534,7 @@ int32_t bickford_reply_defer(struct bickford_reply *reply,
 // `reply` came to the callback that runs and was not deferred.
 int32_t bickford_reply_interrupted(struct bickford_reply *reply);
 
-// As `bickford_reply_interrupted`, for a deferred reply.
+// As `bickford_reply_interrupted`, for a deferred reply. It is 1 also when the session has ended.
 int32_t bickford_deferred_interrupted(uint64_t handle);
 
 // Fills in an answer for a deferred reply: zero, but for its data, which is the buffer that the
@@ -545,7 +545,9 @@ int32_t bickford_deferred_interrupted(uint64_t handle);
 int32_t bickford_deferred_answer(uint64_t handle, struct bickford_answer *answer);
 
 // Completes a deferred reply, once: with `result` zero and an answer, or with a positive errno,
-// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`.
+// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`. When nobody waits any more, as
+// the caller was killed or the session has ended, it succeeds all the same: each deferred reply is to be
+// completed, since its buffer is freed only then.
 //
 // # Safety
 // `answer` is null or an answer whose data is the buffer of the reply, or other memory of as many

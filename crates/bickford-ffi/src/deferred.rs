@@ -18,30 +18,79 @@ const DEFERRED_MAX: usize = 1 << 20;
 type Complete = Box<dyn FnOnce(Result<&bickford_answer, Errno>, Buffer) + Send>;
 
 struct Deferred {
-    complete: Complete,
+    owner: Owner,
+    /// `None` when the session has ended: a reply keeps the device open. The buffer stays, since
+    /// somebody may be writing into it.
+    complete: Option<Complete>,
     buffer: Buffer,
     interrupt: Arc<Interrupt>,
 }
 
-static WAITING: Mutex<Option<HashMap<u64, Deferred>>> = Mutex::new(None);
+impl Deferred {
+    fn complete(self, result: Result<&bickford_answer, Errno>) {
+        if let Some(complete) = self.complete {
+            complete(result, self.buffer);
+        }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.complete.is_none() || self.interrupt.is_raised()
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    replies: HashMap<u64, Deferred>,
+    /// How many of them somebody waits for.
+    owed: usize,
+}
+
+static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-fn waiting() -> MutexGuard<'static, Option<HashMap<u64, Deferred>>> {
+fn waiting() -> MutexGuard<'static, Option<Waiting>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whose replies they are: a number for each file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(u64);
+
+impl Owner {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The session has ended: its replies have nobody to go to.
+    pub(crate) fn end(self) {
+        let ended: Vec<Complete> = waiting().as_mut().map_or_else(Vec::new, |waiting| {
+            let replies = waiting.replies.values_mut();
+            let own = replies.filter(|deferred| deferred.owner == self);
+            let ended: Vec<Complete> = own.filter_map(|own| own.complete.take()).collect();
+            waiting.owed -= ended.len();
+            ended
+        });
+        for complete in ended {
+            complete(Err(Errno::NODEV), Buffer::default());
+        }
+    }
+}
+
 fn take(handle: u64) -> Result<Deferred, Failure> {
-    waiting()
-        .as_mut()
-        .and_then(|waiting| waiting.remove(&handle))
-        .ok_or_else(|| unknown(handle))
+    let mut waiting = waiting();
+    let waiting = waiting.as_mut().ok_or_else(|| unknown(handle))?;
+    let deferred = waiting.replies.remove(&handle);
+    let deferred = deferred.ok_or_else(|| unknown(handle))?;
+    waiting.owed -= usize::from(deferred.complete.is_some());
+    Ok(deferred)
 }
 
 /// Completes a reply whose callback did not leave it for later after all; nothing to do where it was
 /// completed.
 pub(crate) fn take_back(handle: u64, result: Result<&bickford_answer, Errno>) {
     if let Ok(deferred) = take(handle) {
-        (deferred.complete)(result, deferred.buffer);
+        deferred.complete(result);
     }
 }
 
@@ -81,6 +130,7 @@ impl Snapshot {
 
 /// A reply during its callback.
 pub(crate) struct InCall<'a, A: FlatAnswer> {
+    pub(crate) owner: Owner,
     pub(crate) context: &'a Context<'a>,
     pub(crate) request: Snapshot,
     pub(crate) reply: Option<Reply<A>>,
@@ -100,7 +150,7 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         }
         let mut waiting = waiting();
         let waiting = waiting.get_or_insert_default();
-        if waiting.len() >= DEFERRED_MAX {
+        if waiting.owed >= DEFERRED_MAX {
             return Err(Failure::new(
                 BICKFORD_ERROR_LIMIT,
                 format!("{DEFERRED_MAX} replies wait already"),
@@ -119,10 +169,12 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         };
         let handle = NEXT.fetch_add(1, Ordering::Relaxed);
         self.handle = Some(handle);
-        waiting.insert(
+        waiting.owed += 1;
+        waiting.replies.insert(
             handle,
             Deferred {
-                complete: Box::new(complete),
+                owner: self.owner,
+                complete: Some(Box::new(complete)),
                 buffer: std::mem::take(&mut self.buffer),
                 interrupt: self.context.interrupt(),
             },
@@ -185,14 +237,14 @@ pub unsafe extern "C" fn bickford_reply_interrupted(reply: *mut bickford_reply) 
     })
 }
 
-/// As `bickford_reply_interrupted`, for a deferred reply.
+/// As `bickford_reply_interrupted`, for a deferred reply. It is 1 also when the session has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_deferred_interrupted(handle: u64) -> i32 {
     guarded(|| {
         waiting()
             .as_ref()
-            .and_then(|waiting| waiting.get(&handle))
-            .map(|deferred| i32::from(deferred.interrupt.is_raised()))
+            .and_then(|waiting| waiting.replies.get(&handle))
+            .map(|deferred| i32::from(deferred.is_interrupted()))
             .ok_or_else(|| unknown(handle))
     })
 }
@@ -214,7 +266,7 @@ pub unsafe extern "C" fn bickford_deferred_answer(
         let mut fresh = bickford_answer::default();
         waiting()
             .as_mut()
-            .and_then(|waiting| waiting.get_mut(&handle))
+            .and_then(|waiting| waiting.replies.get_mut(&handle))
             .ok_or_else(|| unknown(handle))?
             .buffer
             .offer(&mut fresh);
@@ -225,7 +277,9 @@ pub unsafe extern "C" fn bickford_deferred_answer(
 }
 
 /// Completes a deferred reply, once: with `result` zero and an answer, or with a positive errno,
-/// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`.
+/// when `answer` may be NULL. The second time it is `BICKFORD_ERROR_HANDLE`. When nobody waits any more, as
+/// the caller was killed or the session has ended, it succeeds all the same: each deferred reply is to be
+/// completed, since its buffer is freed only then.
 ///
 /// # Safety
 /// `answer` is null or an answer whose data is the buffer of the reply, or other memory of as many
@@ -249,7 +303,7 @@ pub unsafe extern "C" fn bickford_deferred_complete(
             Some(answer) if result == 0 => Ok(answer),
             _ => Err(errno(result)),
         };
-        (deferred.complete)(result, deferred.buffer);
+        deferred.complete(result);
         Ok(0)
     })
 }

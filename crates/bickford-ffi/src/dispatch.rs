@@ -12,7 +12,7 @@ use bickford::{Context, Errno, FileSystem, Negotiation, Reply};
 
 use crate::abi::*;
 use crate::answer::{Buffer, FlatAnswer};
-use crate::deferred::{self, Handle, InCall, Snapshot, errno};
+use crate::deferred::{self, Handle, InCall, Owner, Snapshot, errno};
 use crate::operations::{bit, for_each_operation};
 use crate::parameters::{Parameters, put_data};
 
@@ -58,6 +58,7 @@ pub(crate) fn configure(config: &bickford_config, negotiation: &mut Negotiation)
 
 /// Serves requests by a callback.
 pub(crate) struct Callbacks {
+    owner: Owner,
     user: User,
     operations: u64,
     function: Function,
@@ -73,6 +74,7 @@ impl Callbacks {
         prompt: bool,
     ) -> Self {
         Self {
+            owner: Owner::new(),
             user: User(callbacks.user),
             operations: callbacks.operations,
             function,
@@ -98,6 +100,7 @@ impl Callbacks {
         let mut answer = bickford_answer::default();
         buffer.offer(&mut answer);
         let mut call = InCall {
+            owner: self.owner,
             context: cx,
             request: Snapshot::new(request),
             reply: Some(reply),
@@ -181,6 +184,7 @@ macro_rules! define_callbacks {
                         ..bickford_request::default()
                     });
                 }
+                self.owner.end();
             }
 
             fn forget(&self, forgets: &[Forget]) {
@@ -233,7 +237,7 @@ mod tests {
     use bickford::transport::memory::{Kernel, Message};
 
     use super::*;
-    use crate::deferred::{bickford_deferred_complete, bickford_reply_defer};
+    use crate::deferred::*;
     use crate::parameters::bytes;
 
     unsafe extern "C" fn nothing(
@@ -279,6 +283,52 @@ mod tests {
             assert_eq!(code, 0);
         }
         user.addr() as i32
+    }
+
+    /// Leaves the reply for later; the user is where its number is put.
+    unsafe extern "C" fn leave(
+        user: *mut c_void,
+        _: *const bickford_request,
+        _: *mut bickford_answer,
+        reply: *mut bickford_reply,
+    ) -> i32 {
+        // SAFETY: the test passed a number; a reply comes with all that is answered.
+        unsafe {
+            if reply.is_null() {
+                return 0;
+            }
+            assert_eq!(bickford_reply_defer(reply, user.cast()), 0);
+        }
+        BICKFORD_LATER
+    }
+
+    #[test]
+    fn a_session_that_ends_keeps_nothing_for_replies_but_their_buffers() {
+        let mut handle = 0_u64;
+        let callbacks = bickford_callbacks {
+            user: (&raw mut handle).cast(),
+            operations: bit(BICKFORD_OP_READLINK),
+            dispatch: Some(leave),
+        };
+        let config = bickford_config::default();
+        let mut kernel = Kernel::new(Callbacks::new(&callbacks, leave, config, false));
+        assert_eq!(kernel.init().unwrap().error, 0);
+        kernel.send(Opcode::Readlink, 7, b"");
+        assert_eq!(bickford_deferred_interrupted(handle), 0);
+        assert_eq!(kernel.server().in_flight().len(), 1);
+        kernel.server().destroy();
+        assert_eq!(kernel.server().in_flight().len(), 0);
+        assert_eq!(bickford_deferred_interrupted(handle), 1);
+        let mut answer = bickford_answer::default();
+        // SAFETY: the answer lives on the stack, and its data until the reply is completed.
+        let codes = unsafe {
+            let filled = bickford_deferred_answer(handle, &raw mut answer);
+            answer.data.write(b'x');
+            let completed = bickford_deferred_complete(handle, 0, &raw const answer);
+            let again = bickford_deferred_complete(handle, 0, &raw const answer);
+            [filled, completed, again]
+        };
+        assert_eq!(codes, [0, 0, BICKFORD_ERROR_HANDLE]);
     }
 
     fn after_deferring(name: &[u8], code: i32) -> Message {

@@ -119,3 +119,8 @@ fn a_layer_in_c() {
 fn notifications_in_c() {
     run("notify");
 }
+
+#[test]
+fn a_session_in_c_that_ends_with_replies_owed() {
+    run("ended");
+}
