@@ -19,7 +19,8 @@ pub struct DirectoryEntry<'a> {
 }
 
 /// A listing being filled; it takes no more bytes than the kernel asked for. Names are as they come: at one
-/// that no file can have (empty, or with a slash) the kernel ends the listing.
+/// that no file can have (empty, with a slash or NUL byte, or longer than
+/// [`NAME_MAX`](crate::notify::NAME_MAX)) the kernel ends the listing.
 #[derive(Debug)]
 pub struct Directory {
     bytes: Vec<u8>,

@@ -1,5 +1,6 @@
 //! Listings of directories over paths.
 
+use crate::notify::NAME_MAX;
 use crate::ops::Attr;
 
 /// Bytes of names that one directory may have in memory while it is being listed in one piece.
@@ -16,6 +17,11 @@ pub(crate) struct Name {
 
 /// Whether a file can have the name.
 fn is_name(name: &[u8]) -> bool {
+    if name.len() > NAME_MAX {
+        let bytes = name.len();
+        tracing::warn!("a listing leaves out a name of {bytes} bytes: the longest have {NAME_MAX}");
+        return false;
+    }
     let possible = !name.is_empty() && !name.iter().any(|byte| matches!(byte, b'/' | 0));
     if !possible {
         let name = String::from_utf8_lossy(name);
@@ -34,8 +40,8 @@ fn is_name(name: &[u8]) -> bool {
 ///   [`Listing::add_at`], until it answers false. `.` and `..` are names like others here, and not
 ///   there unless they are added.
 ///
-/// A name that no file can have (empty, or with a slash or NUL byte) is left out, with a line in the log:
-/// the kernel would end the listing there.
+/// A name that no file can have (empty, with a slash or NUL byte, or longer than [`NAME_MAX`]) is left out,
+/// with a line in the log: the listing would end there.
 #[derive(Debug)]
 pub struct Listing {
     names: Vec<Name>,
@@ -133,7 +139,8 @@ mod tests {
     fn names_that_no_file_has_are_left_out() {
         let mut whole = Listing::new(0, 4096);
         let mut parts = Listing::new(0, 4096);
-        for (number, name) in ["a", "", "b/c", "d\0", "e"].iter().enumerate() {
+        let long = "n".repeat(NAME_MAX + 1);
+        for (number, name) in ["a", "", "b/c", "d\0", &long, "e"].iter().enumerate() {
             whole.add(name, 0);
             assert!(parts.add_at(name, 0, number as u64 + 1));
         }
