@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail so")]
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -77,8 +78,12 @@ fn may_mount() -> bool {
     may
 }
 
-/// Runs a program with a mount point and an empty directory.
 fn run(name: &str) {
+    run_under(&[], name);
+}
+
+/// Runs a program with a mount point and an empty directory, under what `before` says.
+fn run_under(before: &[&str], name: &str) {
     if !may_mount() {
         return;
     }
@@ -88,8 +93,10 @@ fn run(name: &str) {
     for directory in [&mountpoint, &source] {
         std::fs::create_dir(directory).unwrap();
     }
-    let child = Command::new(program)
-        .args([&mountpoint, &source])
+    let mut words = before.iter().map(OsString::from).collect::<Vec<_>>();
+    words.extend([program, mountpoint.clone(), source].map(OsString::from));
+    let child = Command::new(&words[0])
+        .args(&words[1..])
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -123,4 +130,16 @@ fn notifications_in_c() {
 #[test]
 fn a_session_in_c_that_ends_with_replies_owed() {
     run("ended");
+}
+
+#[test]
+fn valgrind_runs_a_program_in_c() {
+    let version = Command::new("valgrind").arg("--version").output();
+    if !version.is_ok_and(|version| version.status.success()) {
+        eprintln!("skipped: valgrind is not installed");
+        return;
+    }
+    // A program that uses its own mount would wait for itself without the hint.
+    let hint = "--sim-hints=fuse-compatible";
+    run_under(&["valgrind", "-q", "--error-exitcode=9", hint], "hello");
 }
