@@ -9,8 +9,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /** An {@link InodeFileSystem} behind the callbacks. */
 final class InodeTarget extends Target {
-    private static final int FORGET = 2;
-    private static final int DESTROY = 38;
+    static final int FORGET = 2;
+    static final int DESTROY = 38;
 
     private final InodeFileSystem fs;
     /** Of threads for one request each; null where methods run on the threads that requests come to. */

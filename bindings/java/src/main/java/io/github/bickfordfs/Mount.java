@@ -159,7 +159,7 @@ public final class Mount implements AutoCloseable {
 
     /** Waits until it is unmounted. */
     public void await() throws IOException {
-        Native.await(session, -1);
+        waitFor(-1);
     }
 
     /**
@@ -169,7 +169,27 @@ public final class Mount implements AutoCloseable {
      * @return whether it is
      */
     public boolean await(long milliseconds) throws IOException {
-        return Native.await(session, Math.max(0, milliseconds));
+        return waitFor(Math.max(0, milliseconds));
+    }
+
+    private boolean waitFor(long milliseconds) throws IOException {
+        try {
+            return Native.await(session, milliseconds);
+        } catch (IOException e) {
+            if (isClosed()) {
+                return true;
+            }
+            throw e;
+        }
+    }
+
+    private boolean isClosed() {
+        closing.lock();
+        try {
+            return closed;
+        } finally {
+            closing.unlock();
+        }
     }
 
     /** Unmounts now; what is open stays until it is closed, and the session until then. */
@@ -179,7 +199,8 @@ public final class Mount implements AutoCloseable {
 
     /**
      * Unmounts, and waits until every call has returned. Where the mount is in use, its users get errors. Once it is closed,
-     * closing it again does nothing.
+     * closing it again does nothing. In a method of the file system it would wait for itself, and fail after thirty seconds:
+     * use {@link #unmountLazily} there.
      *
      * @throws IOException when it cannot be unmounted, and stays as it was; or when calls do not return, or it is in use and
      *     may not be taken from its users. It may be closed again.

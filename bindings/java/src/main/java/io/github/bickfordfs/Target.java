@@ -59,9 +59,12 @@ abstract class Target {
             }
             int errno = Errno.of(e);
             if (!Errno.isExpected(e)) {
-                Operation known = Operation.of(operation);
-                LOG.log(System.Logger.Level.ERROR,
-                        name + " failed in " + known + "; the caller gets " + Errno.name(errno), e);
+                String what = switch (operation) {
+                    case InodeTarget.FORGET -> "FORGET, which nobody waits for";
+                    case InodeTarget.DESTROY -> "DESTROY, which nobody waits for";
+                    default -> Operation.of(operation) + "; the caller gets " + Errno.name(errno);
+                };
+                LOG.log(System.Logger.Level.ERROR, name + " failed in " + what, e);
             }
             return errno;
         } catch (Throwable again) {

@@ -30,6 +30,32 @@ class MountTest {
         }
     }
 
+    @Test
+    void whatIsClosedIsUnmounted() throws Exception {
+        try (Place place = new Place()) {
+            Mount mount = Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT);
+            assertFalse(mount.await(0));
+            mount.close();
+            assertTrue(mount.await(0));
+            mount.await();
+        }
+    }
+
+    @Test
+    void anEndThatThrowsIsLogged() throws Exception {
+        InodeFileSystem fs = new InodeFileSystem() {
+            @Override
+            public void destroy() {
+                throw new IllegalStateException("for a test");
+            }
+        };
+        try (Place place = new Place(); Records records = new Records()) {
+            Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT).close();
+            records.check(IllegalStateException.class, "for a test", "destroy");
+            assertTrue(records.have("failed in DESTROY"), "not named");
+        }
+    }
+
     private static String listed(Path directory) throws IOException {
         try (var entries = Files.list(directory)) {
             return entries.map(entry -> entry.getFileName().toString()).toList().toString();
