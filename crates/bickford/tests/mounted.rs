@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bickford::mount::{Unmount, unmount};
 use bickford::transport::TransportChoice;
 use bickford::{SessionConfig, Workers};
-use subject::{DATA_SIZE, Subject};
+use subject::{DATA_SIZE, Subject, Unblock};
 use support::{Fixture, over_each_transport, wait_until};
 
 fn mounted(config: SessionConfig, prompt: bool) -> (Fixture, Subject) {
@@ -452,6 +452,41 @@ fn handlers_may_wait_for_other_requests() {
             pin(0);
             assert_eq!(size_of(&fixture, "unblock-1"), 1);
         });
+        fixture.finish();
+    });
+}
+
+/// Nor do they where replies have been due later, for which further entries had come.
+#[test]
+fn handlers_may_wait_after_replies_were_due_later() {
+    over_each_transport(|config| {
+        let (fixture, subject) = mounted(config, false);
+        pin(0);
+        thread::scope(|scope| {
+            for number in 0..100 {
+                let fixture = &fixture;
+                scope.spawn(move || size_of(fixture, &format!("held-{number}")));
+            }
+            wait_until("all are held", || subject.held() == 100);
+            subject.release_held();
+        });
+        for round in 1..=5 {
+            subject.block_again();
+            thread::scope(|scope| {
+                let end = Unblock(&subject);
+                for number in 0..6 {
+                    let fixture = &fixture;
+                    scope.spawn(move || size_of(fixture, &format!("blocked-{round}{number}")));
+                }
+                wait_until("all are blocked", || subject.blocked() == round * 6);
+                let begun = Instant::now();
+                for number in 0..100 {
+                    assert_eq!(size_of(&fixture, &format!("quick-{number}")), number);
+                }
+                assert!(begun.elapsed() < Duration::from_secs(10), "held up");
+                drop(end);
+            });
+        }
         fixture.finish();
     });
 }

@@ -37,6 +37,15 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Clone)]
 pub(crate) struct Subject(Arc<State>);
 
+/// Has what is blocked go on, after a panic too.
+pub(crate) struct Unblock<'a>(pub(crate) &'a Subject);
+
+impl Drop for Unblock<'_> {
+    fn drop(&mut self) {
+        self.0.unblock();
+    }
+}
+
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -127,6 +136,11 @@ impl Subject {
         self.0.blocked.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn unblock(&self) {
+        *self.0.unblocked.0.lock().unwrap() = true;
+        self.0.unblocked.1.notify_all();
+    }
+
     pub(crate) fn block_again(&self) {
         *self.0.unblocked.0.lock().unwrap() = false;
     }
@@ -181,8 +195,7 @@ impl Subject {
                 reply.ok(entry);
             }
             "unblock" => {
-                *self.0.unblocked.0.lock().unwrap() = true;
-                self.0.unblocked.1.notify_all();
+                self.unblock();
                 reply.ok(entry);
             }
             _ => reply.error(Errno::NOENT),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::io::Errno;
 
+use super::handover::Handover;
 use super::queue::Queue;
 use crate::backing::Backing;
 use crate::ops::Data;
@@ -52,6 +53,7 @@ pub(super) struct Port {
     device: Arc<OwnedFd>,
     /// The queue has its threads' ports.
     queue: Weak<Queue>,
+    handover: Arc<Handover>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -73,6 +75,7 @@ impl Port {
             waker,
             device,
             queue: Arc::downgrade(queue),
+            handover: Arc::clone(&queue.handover),
         }
     }
 
@@ -143,9 +146,28 @@ impl Port {
         slots.passed_on.clear();
     }
 
+    /// The receiver of the queue, if that is another thread.
+    pub(super) fn receiver(&self) -> Option<Arc<Self>> {
+        let receiver = self.handover.receiver()?;
+        (receiver.number != self.number).then_some(receiver)
+    }
+
+    /// Leaves an answered request to the thread that its entry goes to.
+    fn finish(&self, held: Held) {
+        match self.receiver() {
+            Some(receiver) => receiver.take_over(held),
+            None => self.take_over(held),
+        }
+    }
+
     /// Leaves an answered request to the ring's thread.
-    pub(super) fn finish(&self, held: Held) {
-        self.slots().answered.push(held);
+    pub(super) fn take_over(&self, held: Held) {
+        let mut slots = self.slots();
+        if slots.closed {
+            return;
+        }
+        slots.answered.push(held);
+        drop(slots);
         let remote = OWN.get() != self.number;
         if remote && !self.notified.swap(true, Ordering::SeqCst) {
             self.waker.wake();

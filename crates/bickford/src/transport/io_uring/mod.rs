@@ -16,6 +16,7 @@
 //! FORGET, INTERRUPT and notifications do not use the rings; they go over /dev/fuse.
 
 mod entry;
+mod handover;
 mod kick;
 mod pace;
 mod probe;
@@ -43,7 +44,7 @@ use super::{Workers, Yielding};
 use crate::dispatch;
 use crate::filesystem::MAX_WRITE;
 use queue::Queue;
-use spawn::Starting;
+use spawn::{Role, Starting};
 
 /// Threads of one queue, at most.
 const THREADS_MAX: usize = 16;
@@ -208,7 +209,7 @@ impl Prepared {
             shared: self.shared,
         };
         for starting in self.starting {
-            if let Err(error) = starting.go(dispatcher, false) {
+            if let Err(error) = starting.go(dispatcher, Role::First) {
                 rings.shared.stop();
                 return Err(StartError::Refused(error));
             }
@@ -216,7 +217,7 @@ impl Prepared {
         for queue in &rings.shared.queues {
             for _ in 1..rings.shared.threads_begin {
                 let more = spawn::spawn(&rings.shared, queue)
-                    .and_then(|starting| starting.go(dispatcher, false));
+                    .and_then(|starting| starting.go(dispatcher, Role::First));
                 if let Err(error) = more {
                     tracing::warn!(queue = queue.number, "no further thread: {error}");
                 }

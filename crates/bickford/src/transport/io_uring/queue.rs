@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::process::Pid;
 
 use super::entry::Port;
+use super::handover::Handover;
 
 /// What others see of a thread that serves a queue.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Member {
     /// Entries that come to this thread, with the kernel or away from it; from the beginning the one
     /// that it is about to register, so that no request is passed on to a thread that does not serve yet.
     pub(super) entries: AtomicUsize,
+    /// Entries of its ring that wait for a request.
+    pub(super) waiting: AtomicUsize,
 }
 
 impl Member {
@@ -61,6 +64,8 @@ pub(super) struct Queue {
     members: Mutex<Vec<Arc<Member>>>,
     /// The thread that takes several requests at a time, where threads may.
     front: OnceLock<Arc<Member>>,
+    /// Where threads may not.
+    pub(super) handover: Arc<Handover>,
 }
 
 /// Entries of one queue: how many requests may be received and answered later, for each CPU.
@@ -78,6 +83,7 @@ impl Queue {
             registered: AtomicUsize::new(0),
             members: Mutex::default(),
             front: OnceLock::new(),
+            handover: Arc::default(),
         }
     }
 

@@ -116,6 +116,10 @@ impl Server {
         self.queue.number
     }
 
+    pub(super) fn has_receiver(&self) -> bool {
+        self.queue.handover.has_receiver()
+    }
+
     /// Registers the first entry.
     pub(super) fn register(&mut self, area: Area) -> io::Result<()> {
         let number = self
@@ -141,6 +145,23 @@ impl Server {
         Ok(())
     }
 
+    /// Registers the first entries of a receiver.
+    pub(super) fn register_receiver(&mut self, area: Area) -> io::Result<()> {
+        let number = self
+            .queue
+            .reserve()
+            .ok_or_else(|| io::Error::other("the queue has all the entries that it may have"))?;
+        self.add_entry(area, number)?;
+        self.add_entries()?;
+        self.ring.submit(0)?;
+        self.queue.handover.begin(&self.port);
+        // Those that have nothing to do rest from now on.
+        for member in self.queue.members().iter() {
+            member.port.wake();
+        }
+        Ok(())
+    }
+
     /// Registers a further entry.
     fn add_entry(&mut self, area: Area, number: u32) -> io::Result<()> {
         self.ring.register(area, number)?;
@@ -152,12 +173,14 @@ impl Server {
     /// An entry goes to the kernel.
     fn gave(&mut self) {
         self.idle += 1;
+        self.member.waiting.store(self.idle, Ordering::Relaxed);
         self.queue.give();
     }
 
     /// An entry came back.
     fn took(&mut self) {
         self.idle = self.idle.saturating_sub(1);
+        self.member.waiting.store(self.idle, Ordering::Relaxed);
         if self.queue.take() {
             self.shared.watch();
         }
@@ -165,11 +188,24 @@ impl Server {
 
     /// Serves until the connection ends.
     pub(super) fn serve(mut self) {
-        let ended = loop {
+        loop {
             if let Err(ended) = self.turn() {
-                break ended;
+                return self.end(&ended);
             }
-        };
+        }
+    }
+
+    /// Receives requests for other threads until the connection ends.
+    pub(super) fn receive(mut self) {
+        loop {
+            if let Err(ended) = self.receiving_turn() {
+                self.queue.handover.close();
+                return self.end(&ended);
+            }
+        }
+    }
+
+    fn end(&self, ended: &Ended) {
         self.port.close();
         match ended {
             Ended::Closed => {
@@ -189,7 +225,7 @@ impl Server {
         if self.shared.is_stopping() {
             return Err(Ended::Closed);
         }
-        while let Some(held) = self.port.passed_on() {
+        while let Some(held) = self.port.passed_on().or_else(|| self.next_kept()) {
             self.answer(held)?;
         }
         if self.callers.move_about() {
@@ -213,6 +249,63 @@ impl Server {
         }
         self.chased = None;
         Ok(())
+    }
+
+    fn receiving_turn(&mut self) -> Result<(), Ended> {
+        self.commit_answered(u32::MAX)?;
+        if self.shared.is_stopping() {
+            return Err(Ended::Closed);
+        }
+        self.ring.submit(1)?;
+        while let Some(event) = self.ring.next_event()? {
+            match event {
+                Event::Woken => {}
+                Event::Lost(errno) if is_closed(errno) => return Err(Ended::Closed),
+                Event::Lost(errno) => {
+                    tracing::error!(queue = self.queue.number, "an entry was given up: {errno}");
+                    self.took();
+                }
+                Event::Request(held) => {
+                    self.took();
+                    self.hand_over(held)?;
+                }
+            }
+        }
+        self.chased = None;
+        if self.queue.is_exhausted() {
+            self.add_entries()?;
+        }
+        Ok(())
+    }
+
+    /// Gives a request to a thread that handles it.
+    fn hand_over(&mut self, held: Held) -> io::Result<()> {
+        let entry = held.index();
+        let areas = held.header();
+        if let Ok((header, _)) = InHeader::read_from_prefix(&areas.in_out)
+            && self.is_kick(&header)
+        {
+            self.chased = Some(entry);
+            self.answer_here(held, header.unique, Errno::AGAIN.raw_os_error());
+            self.commit_answered(entry)?;
+            return self.ring.submit(0);
+        }
+        if self.chased == Some(entry) {
+            // It had been kept back, and there may be more.
+            self.chase_kept_back(false)?;
+        }
+        if !self.queue.handover.pass(held) {
+            self.shared.watch();
+        }
+        Ok(())
+    }
+
+    /// What the receiver could pass to nobody.
+    fn next_kept(&self) -> Option<Held> {
+        if self.prompt || self.idle > 0 {
+            return None;
+        }
+        self.queue.handover.next(&self.member)
     }
 
     /// Handles a request and commits what is answered.
@@ -282,9 +375,13 @@ impl Server {
         self.port.collect(&mut answered);
         for held in answered.drain(..) {
             committed |= held.index() == entry;
+            if let Some(receiver) = self.port.receiver() {
+                receiver.take_over(held);
+                continue;
+            }
             if let Some(front) = self.gathers(held.index()) {
                 self.member.give_entry(&front);
-                front.port.finish(held);
+                front.port.take_over(held);
                 continue;
             }
             self.ring.commit(held)?;
@@ -302,12 +399,17 @@ impl Server {
         self.replace_deferred()
     }
 
-    /// Where every entry of this ring waits for an answer that comes later, adds one, so that
-    /// further requests can come.
+    /// Where every entry of this ring waits for an answer that comes later, adds some, so that
+    /// further requests can come. Where methods may wait, a receiver gets them (`handover.rs`).
     fn replace_deferred(&mut self) -> io::Result<()> {
-        if self.idle > 0 || self.member.entries.load(Ordering::Relaxed) == 0 {
+        if !self.prompt || self.idle > 0 || self.member.entries.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
+        self.add_entries()
+    }
+
+    /// Adds entries to this ring, which has none that waits.
+    fn add_entries(&mut self) -> io::Result<()> {
         for _ in 0..REPLACEMENTS {
             let area = match Area::new(self.shared.payload) {
                 Ok(area) => area,
@@ -360,9 +462,7 @@ impl Server {
         let entry = held.index();
         let unique = header.unique;
         let answered = Opcode::from_u32(header.opcode).is_none_or(Opcode::is_answered);
-        let kicker = self.shared.kickers.get(usize::from(self.queue.number));
-        let kicks = kicker.is_some_and(|kicker| kicker.contains(header.pid));
-        if header.opcode == Opcode::Statfs as u32 && kicks {
+        if self.is_kick(header) {
             self.chased = Some(entry);
             return self.answer_here(held, unique, Errno::AGAIN.raw_os_error());
         }
@@ -405,6 +505,13 @@ impl Server {
                 self.answer_here(held, unique, Errno::INVAL.raw_os_error());
             }
         }
+    }
+
+    /// Whether a request is there only to be committed: see `kick.rs`.
+    fn is_kick(&self, header: &InHeader) -> bool {
+        let kicker = self.shared.kickers.get(usize::from(self.queue.number));
+        header.opcode == Opcode::Statfs as u32
+            && kicker.is_some_and(|kicker| kicker.contains(header.pid))
     }
 
     fn answer_here(&mut self, mut held: Held, unique: u64, error: i32) {

@@ -28,8 +28,19 @@ pub(super) struct Starting {
 
 struct Go {
     dispatcher: Arc<dispatch::Server>,
-    kick: bool,
+    role: Role,
     done: Sender<io::Result<()>>,
+}
+
+/// What a thread is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// To handle requests, at the beginning of a session.
+    First,
+    /// To handle requests, where some may be waiting.
+    Further,
+    /// To receive requests for the others: see `handover.rs`.
+    Receiver,
 }
 
 /// Starts a thread that is pinned to the queue's CPU, and waits until it is ready.
@@ -52,12 +63,12 @@ pub(super) fn spawn(shared: &Arc<Shared>, queue: &Arc<Queue>) -> io::Result<Star
 }
 
 impl Starting {
-    /// Has the thread register its entry and serve; `kick` where requests may be waiting.
-    pub(super) fn go(self, dispatcher: &Arc<dispatch::Server>, kick: bool) -> io::Result<()> {
+    /// Has the thread register what entries it needs and serve.
+    pub(super) fn go(self, dispatcher: &Arc<dispatch::Server>, role: Role) -> io::Result<()> {
         let (done, result) = channel();
         let go = Go {
             dispatcher: Arc::clone(dispatcher),
-            kick,
+            role,
             done,
         };
         let ended = || io::Error::other("a thread of io_uring ended before it began");
@@ -102,7 +113,12 @@ fn run(
         ring,
         number,
     );
-    let registered = server.register(area);
+    let registered = match go.role {
+        Role::Receiver => server.register_receiver(area),
+        // The receiver has the entries.
+        Role::Further if server.has_receiver() => Ok(()),
+        Role::First | Role::Further => server.register(area),
+    };
     let failed = registered.is_err();
     if failed {
         member.finished.store(true, Ordering::SeqCst);
@@ -110,10 +126,14 @@ fn run(
     if go.done.send(registered).is_err() || failed {
         return;
     }
-    if go.kick {
-        kick(server.shared(), server.queue());
+    match go.role {
+        Role::First => server.serve(),
+        Role::Further => {
+            kick(server.shared(), server.queue());
+            server.serve();
+        }
+        Role::Receiver => server.receive(),
     }
-    server.serve();
 }
 
 fn prepare(shared: &Shared, queue: &Arc<Queue>) -> io::Result<(Ring, Area, Arc<Member>)> {
@@ -132,6 +152,7 @@ fn prepare(shared: &Shared, queue: &Arc<Queue>) -> io::Result<(Ring, Area, Arc<M
         ended: own_end()?,
         port: Arc::new(Port::new(ring.waker(), Arc::clone(&shared.device), queue)),
         entries: AtomicUsize::new(1),
+        waiting: AtomicUsize::new(0),
     });
     Ok((ring, area, member))
 }

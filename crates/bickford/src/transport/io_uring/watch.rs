@@ -15,6 +15,7 @@ use rustix::process::Pid;
 
 use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
+use super::spawn::Role;
 use super::yielding::QUIET;
 use super::{Part, Shared, give_up, spawn};
 use crate::dispatch;
@@ -175,10 +176,14 @@ impl Watcher {
         for queue in self.shared.queues.clone() {
             let mut stuck = 0;
             let members = queue.members().clone();
-            if !queue.is_exhausted() {
+            if !is_short(&queue) {
                 continue;
             }
             exhausted = true;
+            if self.needs_receiver(&queue, &members) {
+                self.start(&queue, Role::Receiver);
+                continue;
+            }
             for member in &members {
                 let turns = member.turns.load(Ordering::Relaxed);
                 let mut seen = Seen { turns, run: None };
@@ -194,7 +199,8 @@ impl Watcher {
                 now.insert(member.thread, seen);
             }
             if stuck + 1 >= members.len() {
-                self.grow(&queue, members.len());
+                let receivers = usize::from(queue.handover.has_receiver());
+                self.grow(&queue, members.len().saturating_sub(receivers));
             }
         }
         self.before = now;
@@ -202,7 +208,7 @@ impl Watcher {
             self.before.clear();
             self.shared.watching.store(false, Ordering::SeqCst);
             // Whoever came in between found the watch still on.
-            if self.shared.queues.iter().any(|queue| queue.is_exhausted()) {
+            if self.shared.queues.iter().any(|queue| is_short(queue)) {
                 self.shared.watching.store(true, Ordering::SeqCst);
             }
         }
@@ -242,14 +248,30 @@ impl Watcher {
             self.full = true;
             return;
         }
+        self.start(queue, Role::Further);
+    }
+
+    /// Whether there is no entry left while a thread has nothing to do, which replies that are due later
+    /// keep from getting any.
+    fn needs_receiver(&self, queue: &Queue, members: &[Arc<Member>]) -> bool {
+        let rests = |member: &Arc<Member>| {
+            !member.is_busy()
+                && member.waiting.load(Ordering::Relaxed) == 0
+                && schedule::of(member.thread).is_some_and(|of| !of.runnable)
+        };
+        let handover = &queue.handover;
+        !self.dispatcher.is_prompt() && !handover.has_receiver() && members.iter().any(rests)
+    }
+
+    fn start(&mut self, queue: &Arc<Queue>, role: Role) {
         if self.failed.is_some_and(|at| at.elapsed() < RETRY) {
             return;
         }
-        let grown = spawn::spawn(&self.shared, queue)
-            .and_then(|starting| starting.go(&self.dispatcher, true));
-        match grown {
+        let started = spawn::spawn(&self.shared, queue)
+            .and_then(|starting| starting.go(&self.dispatcher, role));
+        match started {
             Ok(()) => {
-                tracing::debug!(queue = queue.number, threads = threads + 1, "grown");
+                tracing::debug!(queue = queue.number, ?role, "a further thread");
                 if let Err(error) = self.follow() {
                     tracing::error!("watching a thread of io_uring: {error}");
                 }
@@ -270,6 +292,11 @@ fn takes_long(schedule: Option<Schedule>, run_before: Option<u64>) -> bool {
     };
     let ran = run_before.is_some_and(|before| schedule.run > before);
     !schedule.runnable || ran
+}
+
+/// Whether requests may wait in a queue although somebody could handle them.
+fn is_short(queue: &Queue) -> bool {
+    queue.is_exhausted() || queue.handover.keeps()
 }
 
 fn has_ended(member: &Member) -> bool {
