@@ -1,9 +1,9 @@
 //! Writing what the kernel cached, and at the end.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bickford::ops::Payload;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::io::errno;
@@ -15,6 +15,12 @@ pub(crate) fn write_back(file: &OwnedFd, data: Payload<'_>, offset: u64) -> Resu
         return append_rest(file, data, offset);
     }
     data.write_all_to(file, Some(offset)).map_err(|e| errno(&e))
+}
+
+/// Whether `file` has been made append-only (chattr(1)), however it is open.
+pub(crate) fn is_marked_append_only(file: BorrowedFd<'_>) -> bool {
+    rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
 /// Whether `file` could not be opened but for appending.

@@ -259,6 +259,20 @@ impl Backings {
         }
     }
 
+    /// Has an inode go the way that it is found fit for, as soon as nobody has it open.
+    pub(crate) fn renew(&self, node: u64) {
+        let mut inodes = self.inodes.of(node);
+        let reader = match inodes.get_mut(&node) {
+            Some(Inode::Kernel(registered)) if registered.opens > 0 => registered.reader.take(),
+            _ => None,
+        };
+        drop(inodes);
+        if reader.is_some() {
+            self.readers.give();
+        }
+        self.forget(node);
+    }
+
     fn evict(&self, node: u64, which: impl FnOnce(&Registered) -> bool) {
         let mut inodes = self.inodes.of(node);
         let Some(Inode::Kernel(registered)) = inodes.get_mut(&node) else {

@@ -14,7 +14,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::Inner;
-use crate::append::{append_to, write_back};
+use crate::append::{append_to, is_marked_append_only, write_back};
 use crate::backing::{File, Register, Way};
 use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
@@ -204,6 +204,11 @@ impl Inner {
             // The kernel writes below with the credentials of this moment. It asks for set-id bits to be
             // dropped (SETATTR) before, where the writer has no right to keep them.
             self.backings.open(node, &file, &|file| {
+                // A mapping of the lower file writes anywhere in it, and the kernel refuses one that is shared
+                // and writable only where it knows that the file is append-only.
+                if is_marked_append_only(file) {
+                    return Some(Err(Errno::INVAL.into()));
+                }
                 self.identity.with_fsetid().ok()?;
                 register(file)
             })

@@ -19,6 +19,10 @@ const SET_FLAGS: u32 = 0x4008_6602;
 const GET_VERSION: u32 = 0x8008_7601;
 const GET_XATTR: u32 = 0x801c_581f;
 const SET_XATTR: u32 = 0x401c_5820;
+/// `FS_IMMUTABLE_FL` and `FS_APPEND_FL`, of [`SET_FLAGS`].
+const PROTECTING_FLAGS: u32 = 0x10 | 0x20;
+/// `FS_XFLAG_IMMUTABLE` and `FS_XFLAG_APPEND`, of [`SET_XATTR`].
+const PROTECTING_XFLAGS: u32 = 0x8 | 0x10;
 /// The largest argument of the commands above: `struct fsxattr`.
 const ARGUMENT_BYTES: usize = 28;
 
@@ -62,6 +66,11 @@ impl Inner {
             })
             .transpose()?;
         let result = sys::ioctl_buffer(fd.as_fd(), op.command, &mut argument)?;
+        if protects(op) {
+            // A descriptor from before may go on writing, but is not for those who open the file from now on.
+            self.on_demand_writers.remove(op.node.0);
+            self.backings.renew(op.node.0);
+        }
         let output = match changes(op) {
             true => Vec::new(),
             false => {
@@ -75,4 +84,15 @@ impl Inner {
 
 fn changes(op: &Ioctl<'_>) -> bool {
     matches!(op.command, SET_FLAGS | SET_XATTR)
+}
+
+/// Whether the file is made immutable or append-only. Both commands begin with a word of flags.
+fn protects(op: &Ioctl<'_>) -> bool {
+    let protecting = match op.command {
+        SET_FLAGS => PROTECTING_FLAGS,
+        SET_XATTR => PROTECTING_XFLAGS,
+        _ => return false,
+    };
+    let flags = op.input.first_chunk().copied().map(u32::from_ne_bytes);
+    flags.is_some_and(|flags| flags & protecting != 0)
 }

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
@@ -251,6 +251,105 @@ fn what_may_only_be_appended_to_grows() {
         assert!(appended.iter().all(Result::is_ok), "{appended:?}");
         let expected = b"old new newer".to_vec();
         assert_eq!(found, (expected.clone(), expected));
+    });
+}
+
+/// The file system that the file is on checks some of this itself, and which differs: both are tried.
+fn on_disk_and_tmpfs(test: impl Fn(&Mount)) {
+    let memory = || tempfile::tempdir_in("/dev/shm");
+    for io in [
+        IoMode::Passthrough,
+        IoMode::Cached,
+        IoMode::Direct,
+        IoMode::Plain,
+    ] {
+        for lower in [tempfile::tempdir(), memory()].into_iter().flatten() {
+            let mut settings = Preset::Fast.settings();
+            settings.io = io;
+            test(&Mount::over(lower, |builder| builder.settings(settings)));
+        }
+    }
+}
+
+/// Sets a flag of chattr(1), or takes it away.
+fn mark(path: &std::path::Path, flag: IFlags, on: bool) -> std::io::Result<()> {
+    let file = File::open(path)?;
+    let mut flags = rustix::fs::ioctl_getflags(&file)?;
+    flags.set(flag, on);
+    Ok(rustix::fs::ioctl_setflags(&file, flags)?)
+}
+
+#[test]
+fn what_may_only_be_appended_to_is_not_changed_otherwise() {
+    if !can_mount() {
+        return;
+    }
+    on_disk_and_tmpfs(|mount| {
+        let path = mount.path("log");
+        fs::write(&path, "as it was").unwrap();
+        // Opened again for reading, it would go the way that it went.
+        drop(fs::read(&path).unwrap());
+        if mark(&path, IFlags::APPEND, true).is_err() {
+            eprintln!("left out: no append-only files here");
+            return;
+        }
+        // The kernel waits for no RELEASE, and the way stays while a file is open.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while mount.stackfs.passthrough_len() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let reader = File::open(&path);
+        let appender = OpenOptions::new().read(true).append(true).open(&path);
+        if let Ok(file) = &appender {
+            // Refused at once, or when it is written back.
+            let map = "import mmap, os, sys
+with mmap.mmap(os.open(sys.argv[1], os.O_RDWR | os.O_APPEND), 0) as mapped:
+    mapped[:4] = b'over'
+    mapped.flush()";
+            let mut python = Command::new("python3");
+            python.args(["-c", map]).arg(&path).stderr(Stdio::null());
+            python.status().unwrap();
+            rustix::fs::fcntl_setfl(file, rustix::fs::OFlags::empty()).ok();
+            drop(file.write_at(b"over", 0));
+            drop(file.sync_all());
+        }
+        let found = fs::read(mount.below("log")).unwrap();
+        let mut log = OpenOptions::new().append(true).open(&path).unwrap();
+        // What could not be written back may still be in the page beside it.
+        let appended = log.write_all(b" end").and_then(|()| log.sync_all());
+        let grown = fs::read(mount.below("log")).unwrap();
+        // Before anything is asserted, so that the directory can be removed.
+        mark(&path, IFlags::APPEND, false).unwrap();
+        let io = mount.stackfs.io_mode();
+        assert!(reader.is_ok() && appender.is_ok(), "{io:?}: {appender:?}");
+        assert!(found.starts_with(b"as it was"), "{io:?}: {found:?}");
+        assert!(grown.starts_with(b"as it was"), "{io:?}: {grown:?}");
+        assert!(appended.is_err() || grown.ends_with(b" end"), "{io:?}");
+    });
+}
+
+#[test]
+fn what_is_made_immutable_is_written_no_more() {
+    if !can_mount() {
+        return;
+    }
+    on_disk_and_tmpfs(|mount| {
+        let path = mount.path("file");
+        fs::write(&path, "as it was").unwrap();
+        if mark(&path, IFlags::IMMUTABLE, true).is_err() {
+            eprintln!("left out: no immutable files here");
+            return;
+        }
+        let truncated = File::create(&path);
+        let written = OpenOptions::new().write(true).open(&path).and_then(|file| {
+            file.write_at(b"over", 0)?;
+            file.sync_all()
+        });
+        let found = fs::read(mount.below("file")).unwrap();
+        mark(&path, IFlags::IMMUTABLE, false).unwrap();
+        let io = mount.stackfs.io_mode();
+        assert_eq!(found, b"as it was", "{io:?}");
+        assert!(truncated.is_err() && written.is_err(), "{io:?}");
     });
 }
 
