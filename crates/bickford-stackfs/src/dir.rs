@@ -20,6 +20,7 @@ pub(crate) struct OpenDir {
     pub(crate) node: u64,
     pub(crate) fd: Arc<OwnedFd>,
     stream: Mutex<DirStream>,
+    inode_tag: u64,
     _room: Permit,
 }
 
@@ -34,11 +35,13 @@ impl Inner {
         let room = Permit::of(&self.open_dirs)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = Arc::new(self.nodes.open(node.0, flags)?);
+        let inode_tag = self.nodes.listed_tag(node.0, fd.as_fd())?;
         let stream = Mutex::new(DirStream::new(Arc::clone(&fd)));
         Ok(OpenDir {
             node: node.0,
             fd,
             stream,
+            inode_tag,
             _room: room,
         })
     }
@@ -110,7 +113,7 @@ impl Inner {
             if !listing.fits(entry.name.count_bytes()) {
                 break;
             }
-            if !self.push(node, &dir, &entry, &mut listing) {
+            if !self.push(&dir, &entry, &mut listing) {
                 break;
             }
             stream.advance();
@@ -118,16 +121,10 @@ impl Inner {
         Ok(listing)
     }
 
-    fn push(
-        &self,
-        node: NodeId,
-        dir: &OpenDir,
-        lower: &LowerEntry<'_>,
-        listing: &mut Directory,
-    ) -> bool {
+    fn push(&self, dir: &OpenDir, lower: &LowerEntry<'_>, listing: &mut Directory) -> bool {
         let mut name = DirectoryEntry {
             name: lower.name.to_bytes(),
-            ino: self.nodes.shown_inode(node.0, lower.inode),
+            ino: lower.inode ^ dir.inode_tag,
             offset: lower.next_offset,
             mode: u32::from(lower.kind) << 12,
         };

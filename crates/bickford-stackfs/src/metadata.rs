@@ -130,7 +130,7 @@ impl Inner {
 
     fn statx_of(&self, node: NodeId, handle: Option<FileHandle>) -> Result<Statx, Errno> {
         let object = self.object(node, handle)?;
-        self.nodes.attributes_of(node.0, object.as_fd())
+        self.nodes.attributes_of(object.as_fd())
     }
 
     pub(crate) fn do_getattr(&self, op: &Getattr) -> Result<Attributes, Errno> {
@@ -186,7 +186,7 @@ impl Inner {
                 done => done?,
             }
         }
-        let statx = self.nodes.attributes_of(op.node.0, object.as_fd())?;
+        let statx = self.nodes.attributes_of(object.as_fd())?;
         Ok(Attributes {
             attr: attr(&statx),
             valid: self.attr_timeout(op.node.0),

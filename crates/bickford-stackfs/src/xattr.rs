@@ -107,7 +107,7 @@ impl Inner {
         rustix::fs::setxattr(path.as_str(), op.name, op.value, flags)?;
         drop(acting);
         if op.kill_sgid {
-            let mode = u32::from(self.nodes.attributes_of(op.node.0, fd.as_fd())?.stx_mode);
+            let mode = u32::from(self.nodes.attributes_of(fd.as_fd())?.stx_mode);
             if mode & SET_GROUP_ID != 0 {
                 self.set_mode(fd.as_fd(), mode & !SET_GROUP_ID)?;
             }

@@ -9,6 +9,7 @@
 //! Objects on mounts below SOURCE always take the table. The root is 1 in every case.
 
 mod cache;
+mod devices;
 mod mounts;
 mod parked;
 mod prune;
@@ -28,6 +29,7 @@ use crate::descriptors::{Budget, as_seen_by_callers};
 use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
+use devices::{Devices, device};
 use mounts::{LowerMount, Mounts};
 use parked::Parked;
 use table::{Key, Location, NodeTable};
@@ -103,6 +105,7 @@ pub(crate) struct Nodes {
     proc: ProcFd,
     /// `None` where file handles are of no use.
     mounts: Option<Mounts>,
+    devices: Devices,
     root_direct: bool,
     root_handle: Option<sys::LowerHandle>,
     table: NodeTable,
@@ -139,7 +142,7 @@ impl Nodes {
     pub(crate) fn new(root: OwnedFd, descriptors: usize, handles: bool) -> Result<Self, Errno> {
         let statx = statx_of(root.as_fd())?;
         let mounts = if handles {
-            Mounts::new(&root, &statx).ok()
+            Mounts::new(&root).ok()
         } else {
             None
         };
@@ -156,6 +159,7 @@ impl Nodes {
             root: Arc::new(root),
             proc: ProcFd::open()?,
             mounts,
+            devices: Devices::new(&statx),
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
             table: NodeTable::new(budget.share(all / 2)),
@@ -324,7 +328,7 @@ impl Nodes {
         handle: &sys::LowerHandle,
         mut statx: Statx,
     ) -> Result<Found, Errno> {
-        statx.stx_ino = mount.inode(statx.stx_ino);
+        statx.stx_ino = self.devices.shown_inode(&statx);
         if let Some(node) = mount.direct_id(handle) {
             return Ok(Found {
                 node,
@@ -344,9 +348,9 @@ impl Nodes {
         })
     }
 
-    fn enter_descriptor(&self, fd: OwnedFd, statx: Statx) -> Result<Found, Errno> {
+    fn enter_descriptor(&self, fd: OwnedFd, mut statx: Statx) -> Result<Found, Errno> {
         let key = Key::Object {
-            device: mounts::device(&statx),
+            device: device(&statx),
             inode: statx.stx_ino,
         };
         let (node, generation) = self.enter_held(key, fd).inspect_err(|&error| {
@@ -358,6 +362,7 @@ impl Nodes {
                 );
             }
         })?;
+        statx.stx_ino = self.devices.shown_inode(&statx);
         Ok(Found {
             node,
             generation,
@@ -442,27 +447,22 @@ impl Nodes {
     #[cfg(test)]
     pub(crate) fn attributes(&self, node: u64) -> Result<Statx, Errno> {
         let fd = self.object(node)?;
-        self.attributes_of(node, fd.as_fd())
+        self.attributes_of(fd.as_fd())
     }
 
     /// Attributes of a node through a descriptor of it.
-    pub(crate) fn attributes_of(&self, node: u64, fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    pub(crate) fn attributes_of(&self, fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
         let mut statx = statx_of(fd)?;
-        statx.stx_ino = self.shown_inode(node, statx.stx_ino);
+        statx.stx_ino = self.devices.shown_inode(&statx);
         Ok(statx)
     }
 
-    /// The inode number shown for `inode` on the mount `node` lives on.
-    pub(crate) fn shown_inode(&self, node: u64, inode: u64) -> u64 {
+    /// What the inode numbers that a directory lists are to be changed with (xor) to be shown.
+    pub(crate) fn listed_tag(&self, node: u64, dir: BorrowedFd<'_>) -> Result<u64, Errno> {
         if node == ROOT || mounts::is_direct(node) {
-            return inode;
+            return Ok(0);
         }
-        match self.table.locate(node) {
-            Ok(Location::Handle { mount, .. }) => {
-                self.mount(mount).map_or(inode, |mount| mount.inode(inode))
-            }
-            _ => inode,
-        }
+        Ok(self.devices.tag(device(&statx_of(dir)?)))
     }
 
     /// The node of an object on the file system of SOURCE. The kernel need not know it.

@@ -18,11 +18,8 @@ const EXT_MAGIC: i64 = 0xef53;
 pub(crate) struct LowerMount {
     pub(crate) number: u16,
     id: i32,
-    device: u64,
     /// Any open object of the mount, as `open_by_handle_at` wants it.
     fd: OwnedFd,
-    /// Told apart from inode numbers of other lower file systems by these bits.
-    inode_tag: u64,
     /// A handle here is inode number and generation, 32 bits each.
     pub(crate) direct: bool,
 }
@@ -34,11 +31,6 @@ impl LowerMount {
 
     pub(crate) fn has_id(&self, id: i32) -> bool {
         self.id == id
-    }
-
-    /// The inode number shown for `inode` of this mount.
-    pub(crate) fn inode(&self, inode: u64) -> u64 {
-        inode ^ self.inode_tag
     }
 
     /// `inode number << 32 | (generation ^ inode number)` if a handle of this mount is just these two:
@@ -73,11 +65,6 @@ pub(crate) fn is_direct(id: u64) -> bool {
     id >> 32 != 0
 }
 
-/// The device number of a `statx` answer as one word.
-pub(crate) fn device(statx: &Statx) -> u64 {
-    u64::from(statx.stx_dev_major) << 32 | u64::from(statx.stx_dev_minor)
-}
-
 /// See the module.
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
@@ -85,7 +72,7 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// Starts with the mount of `root`, which is open for reading.
-    pub(crate) fn new(root: &OwnedFd, statx: &Statx) -> Result<Self, Errno> {
+    pub(crate) fn new(root: &OwnedFd) -> Result<Self, Errno> {
         let (handle, id) = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         // Proves that the capability is there and the lower file system answers handles.
         sys::open_by_handle(root.as_fd(), &handle, OFlags::PATH)?;
@@ -95,9 +82,7 @@ impl Mounts {
         let mount = LowerMount {
             number: 0,
             id,
-            device: device(statx),
             fd: root.try_clone().map_err(|_| Errno::MFILE)?,
-            inode_tag: 0,
             direct,
         };
         Ok(Self {
@@ -147,29 +132,13 @@ impl Mounts {
         if list.len() >= MOUNTS_MAX {
             return Err(Errno::NFILE);
         }
-        let device = device(statx);
         let mount = Arc::new(LowerMount {
             number: list.len() as u16,
             id,
-            device,
             fd,
-            inode_tag: inode_tag(&list, device),
             direct: false,
         });
         list.push(Arc::clone(&mount));
         Ok(mount)
     }
-}
-
-/// Bits 48 to 62, the same for every mount of one device and, as far as the order of discovery
-/// allows, from one run to the next.
-fn inode_tag(list: &[Arc<LowerMount>], device: u64) -> u64 {
-    if let Some(mount) = list.iter().find(|mount| mount.device == device) {
-        return mount.inode_tag;
-    }
-    let mut tag = device.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 49;
-    while tag == 0 || list.iter().any(|mount| mount.inode_tag == tag << 48) {
-        tag = (tag + 1) & 0x7fff;
-    }
-    tag << 48
 }

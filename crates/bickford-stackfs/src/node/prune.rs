@@ -12,8 +12,9 @@ use bickford::notify::PRUNE_SINCE;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::devices::device;
 use super::table::{Key, Location};
-use super::{Nodes, ProcFd, ROOT, mounts, statx_of};
+use super::{Nodes, ProcFd, ROOT, statx_of};
 
 /// Inodes that the kernel is asked to forget at once, about.
 const PRUNED_MAX: usize = 1024;
@@ -101,7 +102,7 @@ impl Nodes {
         let parent = rustix::fs::openat(&self.root, parent, flags, Mode::empty()).ok()?;
         let statx = statx_of(parent.as_fd()).ok()?;
         let parent = self.table.find(Key::Object {
-            device: mounts::device(&statx),
+            device: device(&statx),
             inode: statx.stx_ino,
         });
         Some((parent?, name))
