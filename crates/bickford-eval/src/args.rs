@@ -77,7 +77,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub deadline: u64,
 
-    /// Directory for the results [default: bickford-eval-SUITE-DATE]
+    /// Directory for the results [default: bickford-eval-SUITE-DATE], or for the pages of --markdown
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
@@ -94,7 +94,7 @@ pub struct EvalArgs {
     pub report: Option<PathBuf>,
 
     /// Print a page in Markdown about the results in these directories, beside the papers', and run
-    /// nothing
+    /// nothing; with --out write `papers.md` and, for each run, a page of reasons in `papers/` there
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["compare", "report", "resume"])]
     pub markdown: Vec<PathBuf>,
 

@@ -1,7 +1,7 @@
 //! `bickford eval` from its arguments to its exit status.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
 use crate::host::Machine;
 use crate::java::{self, Binding};
-use crate::report;
+use crate::report::{self, markdown::Run};
 use crate::results::{self, Settings, Store};
 use crate::rows::{self, Kind, Row, WorkloadClass};
 use crate::runner::Runner;
@@ -43,13 +43,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         return finish(&results, directory);
     }
     if !args.markdown.is_empty() {
-        let runs: Result<Vec<_>, EvalError> = args
-            .markdown
-            .iter()
-            .map(|place| Ok((place.display().to_string(), results::load(place)?)))
-            .collect();
-        say(&report::markdown::page(&runs?))?;
-        return Ok(ExitCode::SUCCESS);
+        return markdown(&args.markdown, args.out.as_deref());
     }
     if args.self_check {
         return self_check::run(args, ui);
@@ -85,6 +79,50 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         directory.display()
     ));
     Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// One page on standard output, or pages in a directory.
+fn markdown(places: &[PathBuf], out: Option<&Path>) -> Result<ExitCode, EvalError> {
+    let mut runs = Vec::new();
+    for place in places {
+        runs.push(Run {
+            place: place.display().to_string(),
+            link: None,
+            results: results::load(place)?,
+        });
+    }
+    let Some(out) = out else {
+        say(&report::markdown::page(&runs))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let pages = out.join(report::markdown::REASONS);
+    fs::create_dir_all(&pages).map_err(EvalError::io(&pages))?;
+    let whole = |path: &Path| fs::canonicalize(path).map_err(EvalError::io(path));
+    for (run, place) in runs.iter_mut().zip(places) {
+        let link = relative(&whole(out)?, &whole(place)?);
+        run.link = Some(link.display().to_string());
+    }
+    let method = out.join(report::markdown::METHOD).exists();
+    let words = places.iter().map(|p| p.display().to_string());
+    let command = format!(
+        "bickford eval --markdown {} --out {}",
+        words.map(|w| quoted(&w)).collect::<Vec<_>>().join(" "),
+        quoted(&out.display().to_string())
+    );
+    for (name, text) in report::markdown::pages(&runs, &command, method) {
+        let path = out.join(name);
+        fs::write(&path, text).map_err(EvalError::io(&path))?;
+        say(&format!("{}\n", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The way from a directory to a place, both whole and without links.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let same = from.components().zip(to.components());
+    let same = same.take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(same).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(same)).collect()
 }
 
 /// Set by a signal that would end the program: what is mounted and set up must be taken down first.
@@ -211,18 +249,21 @@ fn repeat() -> String {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let plain = |w: &str| {
-        w.chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./=,:+".contains(c))
-    };
-    let quote = |w: &String| {
-        if plain(w) {
-            w.clone()
-        } else {
-            crate::host::process::quoted(w)
-        }
-    };
-    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+    words
+        .iter()
+        .map(|w| quoted(w))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// For a shell, as it is where it needs no quotes.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        crate::host::process::quoted(word)
+    }
 }
 
 /// What is compared, and what should be and cannot.

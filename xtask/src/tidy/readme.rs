@@ -1,12 +1,25 @@
-//! What README.md tells a newcomer to run or to read must be there.
+//! What README.md tells a newcomer to run, and what any page links to, must be there.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use super::{Files, Finding};
 
 const README: &str = "README.md";
 
 pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
+    targets(files, findings);
+    // Pages beside sources are rustdoc's, which checks their links itself.
+    let page = |path: &Path| {
+        let source = path.components().any(|c| c.as_os_str() == "src");
+        path.extension().is_some_and(|e| e == "md") && (!source || path.starts_with("docs"))
+    };
+    for (path, text) in files.iter().filter(|(path, _)| page(path)) {
+        links(files, path, text, findings);
+    }
+}
+
+/// The targets of make that README.md names.
+fn targets(files: &Files, findings: &mut Vec<Finding>) {
     let Some(readme) = files.get(Path::new(README)) else {
         return;
     };
@@ -22,24 +35,50 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
     for (index, line) in readme.lines().enumerate() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
-        } else if fenced {
-            if let Some(target) = make_target(line)
-                && !has_target(makefile, target)
-            {
-                report(
-                    index + 1,
-                    format!("`make {target}`: the Makefile has no such target"),
-                );
-            }
-        } else {
-            for link in local_links(line) {
-                let known = files.keys().any(|path| path.starts_with(link));
-                if !known {
-                    report(index + 1, format!("the link to {link} leads nowhere"));
-                }
+        } else if fenced
+            && let Some(target) = make_target(line)
+            && !has_target(makefile, target)
+        {
+            report(
+                index + 1,
+                format!("`make {target}`: the Makefile has no such target"),
+            );
+        }
+    }
+}
+
+/// Links of a page to files or directories of the tree, from where it is.
+fn links(files: &Files, page: &Path, text: &str, findings: &mut Vec<Finding>) {
+    let directory = page.parent().unwrap_or(Path::new(""));
+    let mut fenced = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        for link in local_links(line).filter(|_| !fenced) {
+            let target = resolved(&directory.join(link));
+            if !files.keys().any(|path| path.starts_with(&target)) {
+                findings.push(Finding {
+                    path: page.to_owned(),
+                    line: index + 1,
+                    message: format!("the link to {link} leads nowhere"),
+                });
             }
         }
     }
+}
+
+/// A path below the tree's root without `.` and `..`.
+fn resolved(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if out.pop() => {}
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// The target of a line that runs make, with or without a prompt before it.
@@ -70,10 +109,15 @@ mod tests {
     use super::*;
 
     fn messages(readme: &str) -> Vec<String> {
+        all(readme, "")
+    }
+
+    fn all(readme: &str, more: &str) -> Vec<String> {
         let files = Files::from([
             (README.into(), readme.to_owned()),
             ("Makefile".into(), "test: build\n\tcargo test\n".to_owned()),
-            ("docs/guide.md".into(), String::new()),
+            ("docs/guide.md".into(), "[up](../README.md)".to_owned()),
+            ("docs/more/of.md".into(), more.to_owned()),
         ]);
         let mut findings = Vec::new();
         check(&files, &mut findings);
@@ -96,6 +140,16 @@ mod tests {
         assert_eq!(
             messages("[a](docs/none.md)\n"),
             ["README.md:1: the link to docs/none.md leads nowhere"]
+        );
+    }
+
+    #[test]
+    fn links_of_other_pages_are_followed_from_where_these_are() {
+        let held = "[a](../guide.md) [b](of.md) [c](../../docs) [d](#e)";
+        assert!(all("", held).is_empty());
+        assert_eq!(
+            all("", "\n[a](guide.md)\n```\n[b](none)\n```\n"),
+            ["docs/more/of.md:2: the link to guide.md leads nowhere"]
         );
     }
 }

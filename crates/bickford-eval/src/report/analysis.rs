@@ -8,12 +8,12 @@ use crate::results::{Measured, Results};
 use crate::rows::{Row, WorkloadClass};
 use crate::stats::{Class, Comparison, Summary, median};
 
-use super::explain;
+use super::explain::{self, Sentence};
 
 /// Everything the report says, before it is laid out.
 #[derive(Debug)]
 pub struct Analysis<'a> {
-    /// Names of the configurations, native first.
+    /// Names of the configurations, native first, in the order they are shown in.
     pub configs: Vec<&'a str>,
     /// The rows that were begun.
     pub rows: Vec<RowAnalysis<'a>>,
@@ -50,7 +50,7 @@ pub struct Cell<'a> {
     /// Requests of the round that is not counted, with that run.
     pub requests: Option<(&'a Measured, &'a Requests)>,
     /// Why it is as it is, from the measurements.
-    pub explanation: Vec<String>,
+    pub explanation: Vec<Sentence>,
 }
 
 impl Cell<'_> {
@@ -155,16 +155,27 @@ impl Usage {
     }
 }
 
+/// Names of the configurations as they are shown: as they were given, but `fast`, which is what mounts are
+/// unless asked for otherwise, before `base` and `opt`, which are there for comparison with the papers.
+fn in_order(results: &Results) -> Vec<&str> {
+    let configs = results.settings.configs.iter();
+    let mut names: Vec<&str> = configs.map(|c| c.name.as_str()).collect();
+    let first = names.iter().position(|n| ["base", "opt"].contains(n));
+    let fast = names.iter().position(|n| *n == "fast");
+    if let (Some(first), Some(fast)) = (first, fast)
+        && first < fast
+    {
+        let fast = names.remove(fast);
+        names.insert(first, fast);
+    }
+    names
+}
+
 impl<'a> Analysis<'a> {
     /// Works out everything.
     #[must_use]
     pub fn of(results: &'a Results) -> Self {
-        let configs: Vec<&str> = results
-            .settings
-            .configs
-            .iter()
-            .map(|c| c.name.as_str())
-            .collect();
+        let configs = in_order(results);
         let papers = reference::fast17();
         let begun = |row: &&Row| results.samples.iter().any(|s| s.row == row.id);
         let rows = results.settings.rows.iter().filter(begun).map(|row| {
@@ -365,7 +376,7 @@ mod tests {
             let verdict = analysis.verdict("base", WorkloadClass::Metadata);
             (
                 cell.uncertain(),
-                cell.explanation.join(" "),
+                explain::full(&cell.explanation),
                 verdict.map_or(String::new(), |v| v.text),
             )
         };

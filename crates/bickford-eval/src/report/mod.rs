@@ -226,7 +226,7 @@ mod tests {
                 csv(&analysis).unwrap(),
                 terminal::text(results),
                 compare::text(results, results),
-                analysis.rows[0].cells[1].explanation.join(" "),
+                explain::full(&analysis.rows[0].cells[1].explanation),
             ]
         };
         // Of the page only what is about intervals: its paper and styles have numbers of their own.

@@ -1,0 +1,135 @@
+//! Sentences from what was measured.
+
+use super::*;
+use crate::measure::cpu::SystemTime;
+use crate::measure::{OpLatency, Work};
+use crate::rows::fast17;
+
+fn times(op: &str, count: u64) -> OpLatency {
+    OpLatency {
+        op: op.to_owned(),
+        count,
+        mean_us: 100.0,
+        p50_us: 100.0,
+        p95_us: 100.0,
+        p99_us: 100.0,
+        p999_us: 100.0,
+        max_us: 100.0,
+    }
+}
+
+/// 1,000 operations in a second.
+fn measured(daemon_s: f64) -> Measured {
+    Measured {
+        throughput: 1000.0,
+        work: Work {
+            operations: 1000,
+            elapsed_s: 1.0,
+            latencies: vec![times("createfile", 1000)],
+            ..Work::default()
+        },
+        wall_s: 1.0,
+        workload_s: 0.1,
+        daemon: Some(ProcessTime {
+            user_s: 0.0,
+            system_s: daemon_s,
+        }),
+        system: SystemTime::default(),
+        cycles: None,
+        disk: None,
+        requests: None,
+        caches: None,
+        memory_limit: None,
+    }
+}
+
+fn requests(by_opcode: Vec<OpLatency>) -> Requests {
+    Requests {
+        by_opcode,
+        errors: 0,
+        unanswered: 0,
+        lost: 0,
+    }
+}
+
+/// What is said of these requests.
+fn said(by_opcode: Vec<OpLatency>, daemon_s: f64) -> (String, String) {
+    let (measured, requests) = (measured(daemon_s), requests(by_opcode));
+    let rows = fast17(0.01);
+    let row = &rows[36];
+    (
+        requests_per_operation(row, &measured, &requests)
+            .expect("there is work")
+            .full,
+        full(&stages(row, &measured, &requests)),
+    )
+}
+
+#[test]
+fn frequent_requests_are_listed_and_others_only_where_there_are_none() {
+    let (both, _) = said(vec![times("LOOKUP", 500), times("STATFS", 2)], 1.0);
+    assert_eq!(
+        both,
+        "0.502 requests per operation, with their mean round trip: 0.500 LOOKUP (100 us)."
+    );
+    let (rare, _) = said(vec![times("CREATE", 6), times("FLUSH", 5)], 1.0);
+    assert_eq!(
+        rare,
+        "0.0110 requests per operation, with their mean round trip: 0.00600 CREATE (100 us), 0.00500 FLUSH (100 us)."
+    );
+}
+
+#[test]
+fn hardly_any_request_has_no_stages() {
+    let (requests, stages) = said(vec![times("LOOKUP", 3)], 1.0);
+    assert!(requests.starts_with("Hardly any request"), "{requests}");
+    assert_eq!(stages, "");
+}
+
+#[test]
+fn cpu_time_below_its_clock_is_not_divided() {
+    let (_, long) = said(vec![times("LOOKUP", 500)], 0.06);
+    assert!(long.contains("CPU takes 120 us per request"), "{long}");
+    let (_, short) = said(vec![times("LOOKUP", 500)], 0.02);
+    assert!(short.starts_with("Requests are 50%"), "{short}");
+}
+
+#[test]
+fn what_cpu_leaves_of_a_round_trip_is_told_only_where_it_is_true() {
+    let told = |count: u64, daemon_s: f64| said(vec![times("LOOKUP", count)], daemon_s).1;
+    let below = told(1000, 0.06);
+    assert!(below.contains("CPU takes 60.0 us per request"), "{below}");
+    assert!(
+        below.contains("Of the 100 us of a round trip at least 40.0 us are queueing"),
+        "{below}"
+    );
+    // FORGETs and the like: more CPU than round trips, or nearly as much.
+    for cpu in [0.12, 0.095] {
+        let above = told(1000, cpu);
+        assert!(above.contains("per request"), "{above}");
+        assert!(!above.contains("queueing"), "{above}");
+    }
+    // Twice as much as the workload waited: requests overlap.
+    let beside = told(2000, 0.06);
+    assert!(beside.contains("CPU takes 30.0 us"), "{beside}");
+    assert!(
+        !beside.contains("queueing") && beside.contains("overlap"),
+        "{beside}"
+    );
+}
+
+#[test]
+fn fsyncs_of_one_file_by_many_threads_are_told_of() {
+    let rows = fast17(0.01);
+    let row = |id: &str| rows.iter().find(|row| row.id == id).expect("a row");
+    let of = |id: &str, count: u64| {
+        let requests = requests(vec![times("FSYNC", count)]);
+        fsync_in_turn(row(id), &measured(0.0), &requests).map(|s| s.full)
+    };
+    let told = of("f36", 2500).expect("a quarter of the time");
+    assert!(told.starts_with("FSYNC is 25%"), "{told}");
+    assert_eq!(of("f36", 500), None, "a twentieth");
+    assert_eq!(of("f28", 2500), None, "a file for each thread");
+    assert_eq!(of("f32", 2500), None, "one thread");
+    assert_eq!(of("f44", 2500), None, "not of fio");
+}
