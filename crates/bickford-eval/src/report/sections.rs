@@ -412,7 +412,7 @@ pub(super) fn explanations(analysis: &Analysis<'_>) -> Markup {
                                     " " span class=(format!("tag {}", compared.class)) { (format!("{:+.1}%", compared.difference_pct)) }
                                 }
                             }
-                            dd { @for sentence in &cell.explanation { p { (sentence.full) } } }
+                            dd { @for sentence in &cell.explanation { p { (sentence.full) " " } } }
                         }
                         @if let Some(error) = row.cells.first().and_then(|c| c.error) {
                             dt { "native" } dd { "The row ended with an error: " (error) "." }
