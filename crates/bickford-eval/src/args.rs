@@ -90,7 +90,7 @@ pub struct EvalArgs {
     pub retry_failed: bool,
 
     /// Make the report of the results in DIR again and run nothing
-    #[arg(long, value_name = "DIR", conflicts_with = "compare")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "out"])]
     pub report: Option<PathBuf>,
 
     /// Print a page in Markdown about the results in these directories, beside the papers', and run
@@ -99,7 +99,7 @@ pub struct EvalArgs {
     pub markdown: Vec<PathBuf>,
 
     /// Show what changed between two runs (directories or `report.json`)
-    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "out")]
     pub compare: Option<Vec<PathBuf>>,
 
     /// Check the evaluation itself: whether its programs agree, what the engine takes for itself, and

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{EvalArgs, Suite, Ui};
@@ -39,7 +39,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(directory) = &args.report {
-        let results = results::load(directory)?;
+        let results = with_samples(directory)?;
         return finish(&results, directory);
     }
     if !args.markdown.is_empty() {
@@ -62,7 +62,16 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     let stop = catch_signals()?;
     let directory = store.directory().to_owned();
     let whole = {
-        let mut runner = Runner::new(&mut store, ui, stop)?;
+        let mut runner = match Runner::new(&mut store, ui, Arc::clone(&stop)) {
+            Err(_) if stop.load(Ordering::Relaxed) => {
+                warn(&format!(
+                    "interrupted while the device was set up; go on with --resume {}",
+                    directory.display()
+                ));
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+            runner => runner?,
+        };
         let costs = runner.engine_cost();
         let whole = runner.run()?;
         keep_costs(&mut store, costs)?;
@@ -81,6 +90,18 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     Ok(ExitCode::from(INTERRUPTED))
 }
 
+/// Results to report on: what was made of samples that are gone is not replaced by nothing.
+fn with_samples(directory: &Path) -> Result<results::Results, EvalError> {
+    let results = results::load(directory)?;
+    if results.samples.is_empty() {
+        return Err(EvalError::Usage(format!(
+            "{}: there is no whole line in samples.jsonl, so that there is nothing to report on; run it with --resume",
+            directory.display()
+        )));
+    }
+    Ok(results)
+}
+
 /// One page on standard output, or pages in a directory.
 fn markdown(places: &[PathBuf], out: Option<&Path>) -> Result<ExitCode, EvalError> {
     let mut runs = Vec::new();
@@ -88,7 +109,7 @@ fn markdown(places: &[PathBuf], out: Option<&Path>) -> Result<ExitCode, EvalErro
         runs.push(Run {
             place: place.display().to_string(),
             link: None,
-            results: results::load(place)?,
+            results: with_samples(place)?,
         });
     }
     let Some(out) = out else {

@@ -29,6 +29,16 @@ pub enum EvalError {
         /// What is wrong in it.
         source: serde_json::Error,
     },
+    /// A line of the samples that cannot be read.
+    #[error("{}: line {line}: {what}; not a result of this version", path.display())]
+    Sample {
+        /// The file.
+        path: PathBuf,
+        /// Which one, from 1.
+        line: usize,
+        /// What is wrong in it.
+        what: String,
+    },
     /// The arguments contradict each other or name what is not there.
     #[error("{0}")]
     Usage(String),

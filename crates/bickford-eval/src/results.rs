@@ -253,22 +253,42 @@ pub fn load(path: &Path) -> Result<Results, EvalError> {
     let settings = path.join(SETTINGS);
     let settings = serde_json::from_str(&read(&settings)?).map_err(EvalError::json(settings))?;
     let file = path.join(SAMPLES);
-    let text = if file.exists() {
-        read(&file)?
+    let samples = if file.exists() {
+        samples(&file)?
     } else {
-        String::new()
+        Vec::new()
     };
-    let whole = text
-        .rfind('\n')
-        .map_or("", |end| text.get(..end).unwrap_or_default());
-    let samples: Result<Vec<Sample>, _> = whole.lines().map(serde_json::from_str).collect();
-    let samples = samples.map_err(EvalError::json(file))?;
     let notes = fs::read_to_string(path.join(NOTES)).unwrap_or_default();
     Ok(Results {
         settings,
         samples: without_replaced(samples),
         notes: notes.lines().map(str::to_owned).collect(),
     })
+}
+
+/// The whole lines of a file of samples. It is read as bytes: a line may be cut off within a character.
+fn samples(file: &Path) -> Result<Vec<Sample>, EvalError> {
+    let text = fs::read(file).map_err(EvalError::io(file))?;
+    let whole = text.get(..whole(&text)).unwrap_or_default();
+    let lines = whole.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty());
+    let one = |(line, number)| {
+        serde_json::from_slice(line).map_err(|source| EvalError::Sample {
+            path: file.to_owned(),
+            line: number,
+            // It has seen one line only.
+            what: source
+                .to_string()
+                .replace(" at line 1 column", " at column"),
+        })
+    };
+    lines.map(one).collect()
+}
+
+/// How many bytes of a file of samples are whole lines.
+fn whole(text: &[u8]) -> usize {
+    let end = text.iter().rposition(|byte| *byte == b'\n');
+    end.map_or(0, |end| end + 1)
 }
 
 fn without_replaced(samples: Vec<Sample>) -> Vec<Sample> {
@@ -333,8 +353,7 @@ impl Store {
         }
         let path = directory.join(SAMPLES);
         if path.exists() {
-            let text = read(&path)?;
-            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            let whole = whole(&fs::read(&path).map_err(EvalError::io(&path))?);
             let file = OpenOptions::new()
                 .write(true)
                 .open(&path)
@@ -493,6 +512,29 @@ mod tests {
             config: config.into(),
             round,
             outcome: Outcome::Failed(error.into()),
+        }
+    }
+
+    #[test]
+    fn a_line_may_be_cut_off_within_a_character_and_a_bad_one_is_told_by_its_number() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("out");
+        let mut store = Store::create(&place, settings()).expect("new");
+        store.add(sample("a", 1, "first")).expect("kept");
+        drop(store);
+        let file = place.join(SAMPLES);
+        let kept = fs::read(&file).expect("samples");
+        let put = |more: &[u8]| fs::write(&file, [&kept, more].concat()).expect("written");
+        put(b"{\"row\":\"r\",\"config\":\"\xc2");
+        assert_eq!(load(&place).expect("read").samples.len(), 1);
+        let store = Store::resume(&place).expect("goes on");
+        assert_eq!(store.results.samples.len(), 1);
+        assert_eq!(fs::read(&file).expect("samples"), kept);
+        for bad in [b"{\"row\":1}\n".as_slice(), b"\xff\n"] {
+            put(bad);
+            let error = load(&place).expect_err("bad").to_string();
+            assert!(error.contains("samples.jsonl: line 2: "), "{error}");
+            assert!(!error.contains("line 1"), "{error}");
         }
     }
 

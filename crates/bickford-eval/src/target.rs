@@ -1,5 +1,7 @@
 //! Configurations: the native file system, or anything a command mounts over it.
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -141,6 +143,8 @@ struct Mounted {
     child: Child,
     mark: String,
     daemons: Vec<u32>,
+    /// What had gone away when it was released; what goes away then is no trouble.
+    released: OnceCell<Option<String>>,
 }
 
 impl Target {
@@ -211,6 +215,7 @@ impl Target {
     /// Lets everything that hangs in the mount return: aborts the connection, or detaches the mount.
     pub fn release(&self) {
         let Some(mounted) = &self.mounted else { return };
+        mounted.released.get_or_init(|| self.trouble());
         match mounted.mount.connection().map(mounts::abort) {
             Some(Ok(())) => {}
             Some(Err(error)) => warn(&error.to_string()),
@@ -224,6 +229,9 @@ impl Target {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let mounted = self.mounted.as_ref()?;
+        if let Some(before) = mounted.released.get() {
+            return before.clone();
+        }
         if mounts::at(&mounted.point).map(|m| m.device) != Some(mounted.mount.device) {
             return Some("its mount went away during the row".into());
         }
@@ -302,6 +310,7 @@ fn wait_for_mount(
                 child,
                 mark,
                 daemons,
+                released: OnceCell::new(),
             };
             return Ok(Target {
                 directory: point,
@@ -316,10 +325,7 @@ fn wait_for_mount(
             _ => None,
         };
         if let Some(failed) = failed {
-            process::with_environment(MARK, &mark)
-                .iter()
-                .for_each(|pid| process::kill(*pid));
-            let _ = child.wait();
+            give_up(&point, &mark, &mut child);
             return Err(format!(
                 "the command of {} {failed}: {}",
                 config.name,
@@ -327,6 +333,33 @@ fn wait_for_mount(
             ));
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends a command that has not mounted where it should: asked first, for it may have mounted elsewhere, and
+/// only a daemon that is not killed unmounts that.
+fn give_up(point: &Path, mark: &str, child: &mut Child) {
+    let end = Instant::now() + END_TIME;
+    let mut asked = HashSet::new();
+    loop {
+        let _ = child.try_wait();
+        let left = process::with_environment(MARK, mark);
+        if left.is_empty() {
+            break;
+        }
+        if Instant::now() > end {
+            left.iter().for_each(|pid| process::kill(*pid));
+            break;
+        }
+        for pid in left.into_iter().filter(|pid| asked.insert(*pid)) {
+            process::terminate(pid);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.wait();
+    // It may have come too late.
+    if let Err(error) = mounts::unmount(point, END_TIME) {
+        warn(&error);
     }
 }
 
@@ -383,6 +416,28 @@ mod tests {
             error.contains("no luck") && error.contains("status: 4"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_did_not_mount_is_asked_to_end_before_it_is_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| quoted(directory.path().join(name).to_str().unwrap());
+        let (ready, ended) = (file("ready"), file("ended"));
+        let daemon = format!(
+            "trap 'echo > {ended}; exit' TERM; echo > {ready}; while :; do sleep 0.02; done"
+        );
+        let config = Config {
+            name: "elsewhere".into(),
+            command: Some(format!(
+                "sh -c {} & while ! test -e {ready}; do sleep 0.02; done; exit 4 # {{mnt}}",
+                quoted(&daemon.replace('\'', "\""))
+            )),
+        };
+        let point = directory.path().join("mnt");
+        let log = directory.path().join("log");
+        let error = Target::mount(&config, directory.path(), &point, &log, None).unwrap_err();
+        assert!(error.contains("status: 4"), "{error}");
+        assert!(directory.path().join("ended").exists(), "it was killed");
     }
 
     #[test]

@@ -373,6 +373,70 @@ fn a_mount_that_dies_ends_its_row_and_not_the_run() {
     assert!(!mounted_below(place.directory.path()));
 }
 
+/// What the evaluation itself takes down at a deadline did not go away by itself.
+#[test]
+fn a_deadline_is_not_told_as_a_mount_that_died() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(ENDLESS);
+    let mut command = place.command(&["bind=mount --bind {src} {mnt}"]);
+    command.args(["--deadline", "2"]);
+    finish(command);
+    let results = place.results();
+    let error = results.error("own01", "bind").expect("it never ends");
+    assert!(
+        error.contains("within 2 s") && !error.contains("went away"),
+        "{error}"
+    );
+}
+
+/// Ctrl-C while the device is written.
+#[test]
+fn an_interrupt_of_the_set_up_is_one_of_the_run() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(WORKLOAD);
+    let words = place.command(&["native"]);
+    let words = words.get_args().map(|word| match word {
+        word if word == place.path("device").as_os_str() => "ram".as_ref(),
+        word => word,
+    });
+    let mut command = Command::new(program());
+    command.args(words);
+    let image = || {
+        let mut work = fs::read_dir(place.directory.path()).unwrap().flatten();
+        work.any(|entry| entry.path().join("ram/image").exists())
+    };
+    let output = finish_after(command, |child| signal_when(image, child, Signal::INT));
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(said(&output).contains("--resume"), "{}", said(&output));
+    is_clean(&place);
+    let output = resume(&place, &[]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// A report that was made of samples which are gone stays.
+#[test]
+fn a_report_of_nothing_replaces_none() {
+    let place = Place::new(WORKLOAD);
+    let output = finish(place.command(&["native"]));
+    assert!(output.status.success(), "{}", said(&output));
+    let kept = fs::read(place.out().join("report.json")).unwrap();
+    fs::write(place.out().join("samples.jsonl"), "{\"row\":\"own").unwrap();
+    let mut report = Command::new(program());
+    report.arg("--report").arg(place.out());
+    let output = finish(report);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        said(&output).contains("nothing to report"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(fs::read(place.out().join("report.json")).unwrap(), kept);
+}
+
 #[test]
 fn a_command_that_cannot_mount_is_an_error_of_its_rows_only() {
     let place = Place::new(WORKLOAD);

@@ -63,6 +63,9 @@ pub struct Device {
     lower: PathBuf,
     /// Name of the loop device, if there is one.
     device: Option<String>,
+    /// Open as long as it is ours: what others detach by mistake stays attached until then, and its name
+    /// does not become somebody else's device, which would be formatted.
+    held: Option<File>,
     tmpfs: Option<PathBuf>,
     /// How many inodes it is to have where that is more than mkfs.ext4 makes by itself.
     inodes: Option<u64>,
@@ -84,6 +87,7 @@ impl Device {
             data: lower.join("data"),
             lower,
             device: None,
+            held: None,
             tmpfs: None,
             inodes: None,
         };
@@ -122,7 +126,9 @@ impl Device {
         device.inodes = room.more_inodes();
         write_image(&image, room.length(), stop)?;
         let arguments = ["--find", "--show", "--direct-io=on", utf8(&image)?];
-        device.device = Some(tool("losetup", &arguments)?);
+        let name = tool("losetup", &arguments)?;
+        device.held = File::open(&name).ok();
+        device.device = Some(name);
         Ok(device)
     }
 
@@ -240,6 +246,8 @@ impl Drop for Device {
         if let Some(device) = &self.device {
             problems.extend(mounts::unmount(&self.lower, patience).err());
             problems.extend(tool("losetup", &["-d", device]).err());
+            // Now it goes.
+            drop(self.held.take());
         } else if self.data.exists() {
             problems.extend(fs::remove_dir_all(&self.data).err().map(|e| e.to_string()));
         }
@@ -249,5 +257,43 @@ impl Drop for Device {
         for problem in problems {
             warn(&format!("clean up: {problem}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of loop devices over a file.
+    fn over(image: &Path) -> Vec<String> {
+        let text = tool("losetup", &["-j", utf8(image).unwrap()]).unwrap();
+        let names = text.lines().filter_map(|line| line.split(':').next());
+        names.map(str::to_owned).collect()
+    }
+
+    /// Somebody detaches it by mistake: its name must not become that of another's device, which would be
+    /// formatted.
+    #[test]
+    fn a_device_that_others_detach_stays_until_its_end() {
+        if !crate::host::is_root() {
+            eprintln!("skipped: a loop device needs root");
+            return;
+        }
+        let work = tempfile::tempdir().unwrap();
+        let mut small = crate::rows::quick(0.01);
+        small.truncate(1);
+        let room = Room::of(small.iter().map(|row| &row.kind));
+        let stop = AtomicBool::new(false);
+        let device = Device::set_up(&Choice::Disk, work.path(), room, &stop).unwrap();
+        let image = fs::canonicalize(work.path().join("image")).unwrap();
+        let [name] = over(&image).try_into().unwrap();
+        tool("losetup", &["-d", &name]).unwrap();
+        assert_eq!(over(&image).first(), Some(&name), "it is still ours");
+        for _ in 0..2 {
+            device.remake().unwrap();
+            device.remount().unwrap();
+        }
+        drop(device);
+        assert_eq!(over(&image), Vec::<String>::new());
     }
 }

@@ -220,8 +220,17 @@ pub fn with_environment(name: &str, value: &str) -> Vec<u32> {
 
 /// Kills the process `pid`, which one of ours started.
 pub fn kill(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+/// Asks the process `pid`, which one of ours started, to end.
+pub fn terminate(pid: u32) {
+    signal(pid, Signal::TERM);
+}
+
+fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

@@ -237,7 +237,8 @@ impl<'a> Analysis<'a> {
         let uncertain = cells.iter().filter(|c| c.uncertain()).count();
         let Some(middle) = median(&differences) else {
             let text = if failed > 0 {
-                format!("{failed} rows failed, none was measured.")
+                let rows = if failed == 1 { "row" } else { "rows" };
+                format!("{failed} {rows} failed, none was measured.")
             } else {
                 "Not measured.".into()
             };
