@@ -20,13 +20,7 @@ pub(crate) fn ioctl_buffer(
     }
     // SAFETY: the caller passes only commands whose argument is a flat structure of the encoded
     // size; the buffer has that many bytes and outlives the call.
-    let result = unsafe {
-        libc::ioctl(
-            fd.as_raw_fd(),
-            command as _,
-            buffer.as_mut_ptr(),
-        )
-    };
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), command as _, buffer.as_mut_ptr()) };
     if result < 0 {
         return Err(last_error());
     }
