@@ -12,6 +12,7 @@ use bickford::mount::MountEntry;
 use bickford::trace::control;
 
 use crate::cli::Failure;
+use resolve::Place;
 
 /// A FUSE mount that was found in the list of mounts.
 pub(crate) struct Target {
@@ -33,9 +34,15 @@ impl Target {
     pub(crate) fn find(mountpoint: &Path) -> Result<Self, Failure> {
         let mounts = MountEntry::all()
             .map_err(|error| Failure::new(format!("read /proc/self/mountinfo: {error}")))?;
-        let is_mounted = |path: &Path| mounts.iter().any(|entry| entry.mountpoint == path);
+        let place = |path: &Path| {
+            let at = mounts.iter().rfind(|entry| entry.mountpoint == path);
+            at.map_or(Place::Plain, |entry| match entry {
+                entry if entry.is_fuse() && waits(entry) => Place::Waiting,
+                _ => Place::Mount,
+            })
+        };
         let resolved = std::path::absolute(mountpoint)
-            .and_then(|path| resolve::resolve(&path, is_mounted))
+            .and_then(|path| resolve::resolve(&path, place))
             .map_err(|error| {
                 Failure::new(format!(
                     "{}: {error}; give the mount point, see 'findmnt -t fuse'",
@@ -105,16 +112,24 @@ impl Target {
     }
 
     pub(crate) fn connection(&self) -> Connection {
-        let read = |name: &str| {
-            let path = format!("/sys/fs/fuse/connections/{}/{name}", self.connection);
-            fs::read_to_string(path).ok()?.trim().parse().ok()
-        };
+        let read = |name: &str| told(self.connection, name);
         Connection {
             waiting: read("waiting"),
             max_background: read("max_background"),
             congestion_threshold: read("congestion_threshold"),
         }
     }
+}
+
+/// What the kernel tells of a connection, where fusectl is mounted.
+fn told(connection: u32, name: &str) -> Option<u64> {
+    let path = format!("/sys/fs/fuse/connections/{connection}/{name}");
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Whether requests wait in a mount; not where that is not known.
+fn waits(entry: &MountEntry) -> bool {
+    told(connection_of(entry.major, entry.minor), "waiting").is_some_and(|count| count > 0)
 }
 
 fn why(error: &io::Error) -> String {

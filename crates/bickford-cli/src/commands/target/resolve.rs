@@ -12,20 +12,37 @@ use std::path::{Component, Path, PathBuf};
 /// Links that are followed, as many as the kernel does.
 const LINKS_MAX: u32 = 40;
 
-/// The path without links, `.` and `..`. What `is_mounted` tells to be a mount point is no link, and
-/// is not touched.
-pub(super) fn resolve(path: &Path, is_mounted: impl Fn(&Path) -> bool) -> io::Result<PathBuf> {
+/// What is at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// No mount.
+    Plain,
+    Mount,
+    /// A mount in which requests are waiting: whoever looks into it may wait with them.
+    Waiting,
+}
+
+/// The path without links, `.` and `..`. A mount point is no link, and is not touched, nor is what lies in a
+/// mount in which requests are waiting: links there are left.
+pub(super) fn resolve(path: &Path, place: impl Fn(&Path) -> Place) -> io::Result<PathBuf> {
     let mut resolved = PathBuf::from("/");
+    // The mount that is not to be looked into.
+    let mut waiting: Option<PathBuf> = None;
     let mut left = VecDeque::new();
     let mut links = 0;
     prepend(path, &mut left);
     while let Some(name) = left.pop_front() {
         if name == ".." {
             resolved.pop();
+            waiting = waiting.filter(|mount| resolved.starts_with(mount));
             continue;
         }
         let next = resolved.join(&name);
-        if is_mounted(&next) {
+        let at = place(&next);
+        if at != Place::Plain {
+            waiting = (at == Place::Waiting).then(|| next.clone());
+        }
+        if at != Place::Plain || waiting.is_some() {
             resolved = next;
             continue;
         }
@@ -71,7 +88,7 @@ mod tests {
         symlink(root.join("relative"), root.join("absolute")).unwrap();
         symlink("../loop", root.join("a/loop")).unwrap();
         symlink("a/loop", root.join("loop")).unwrap();
-        let of = |path: &str| resolve(&root.join(path), |_| false);
+        let of = |path: &str| resolve(&root.join(path), |_| Place::Plain);
         assert_eq!(of("a/b").unwrap(), root.join("a/b"));
         assert_eq!(of("absolute").unwrap(), root.join("a/b"));
         assert_eq!(of("relative/..").unwrap(), root.join("a"));
@@ -79,7 +96,7 @@ mod tests {
         assert!(of("loop").unwrap_err().to_string().contains("too many"));
         assert_eq!(of("none").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(
-            resolve(Path::new("/.."), |_| false).unwrap(),
+            resolve(Path::new("/.."), |_| Place::Plain).unwrap(),
             Path::new("/")
         );
     }
@@ -91,8 +108,32 @@ mod tests {
         // Would be an error if it were.
         let point = root.join("hangs");
         symlink("nowhere/at/all", &point).unwrap();
-        let is_mounted = |path: &Path| path == point;
-        assert_eq!(resolve(&point, is_mounted).unwrap(), point);
-        assert_eq!(resolve(&point.join(".."), is_mounted).unwrap(), root);
+        let place = |path: &Path| match path == point {
+            true => Place::Mount,
+            false => Place::Plain,
+        };
+        assert_eq!(resolve(&point, place).unwrap(), point);
+        assert_eq!(resolve(&point.join(".."), place).unwrap(), root);
+    }
+
+    #[test]
+    fn nothing_in_a_mount_is_touched_where_requests_wait() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let (point, inner) = (root.join("point"), root.join("point/inner"));
+        fs::create_dir_all(&inner).unwrap();
+        symlink("/", point.join("link")).unwrap();
+        symlink("/", root.join("beside")).unwrap();
+        let place = |path: &Path| match path {
+            path if path == point => Place::Waiting,
+            path if path == inner => Place::Mount,
+            _ => Place::Plain,
+        };
+        let of = |path: &str| resolve(&root.join(path), place).unwrap();
+        assert_eq!(of("point/link"), root.join("point/link"));
+        assert_eq!(of("point/none"), root.join("point/none"));
+        assert_eq!(of("point/inner"), inner);
+        assert_eq!(of("point/../beside"), Path::new("/"));
+        assert!(resolve(&inner.join("none"), place).is_err(), "looked into");
     }
 }
