@@ -57,7 +57,7 @@ impl Handover {
         let mut state = self.state();
         while let Some(member) = state.resting.pop() {
             if let Some(member) = member.upgrade() {
-                drop(state);
+                // Under the lock: it must not rest again before it has found this.
                 member.port.pass_on(held);
                 return true;
             }
@@ -66,13 +66,14 @@ impl Handover {
         false
     }
 
-    /// A request that was kept; where there is none, the thread rests. Its ring must have no entry that waits.
+    /// A request that was just passed to the thread, or one that was kept; where there is none, the thread rests. Its
+    /// ring must have no entry that waits.
     pub(super) fn next(&self, member: &Arc<Member>) -> Option<Held> {
         if !self.has_receiver() {
             return None;
         }
         let mut state = self.state();
-        if let Some(held) = state.left.pop_front() {
+        if let Some(held) = member.port.passed_on().or_else(|| state.left.pop_front()) {
             return Some(held);
         }
         let own = Arc::downgrade(member);
