@@ -3,7 +3,7 @@
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy
 
@@ -51,20 +51,6 @@ fn run_tidy() -> ExitCode {
 /// The top directory of the work tree this command was built from.
 fn top_directory() -> Result<PathBuf, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(here)
-        .args(["rev-parse", "--show-toplevel"])
-        .output()
-        .map_err(|error| format!("cannot run git: {error}; install git"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "git rev-parse in {}: {}",
-            here.display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
-    }
-    Ok(PathBuf::from(
-        String::from_utf8_lossy(&output.stdout).trim(),
-    ))
+    let output = tidy::output_of("git", here, &["rev-parse", "--show-toplevel"])?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output).trim()))
 }

@@ -9,6 +9,7 @@ mod text;
 mod toolchain;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,23 +67,39 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
-fn read_files(top: &Path) -> Result<Files, String> {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(top)
-        .args(["ls-files", "-z", "--cached", "--others"])
-        .arg("--exclude-standard")
+/// What a program prints when it is run in `directory`.
+pub(crate) fn output_of(
+    program: impl AsRef<OsStr>,
+    directory: &Path,
+    arguments: &[&str],
+) -> Result<Vec<u8>, String> {
+    let called = format!("{} {}", program.as_ref().display(), arguments.join(" "));
+    let output = Command::new(&program)
+        .current_dir(directory)
+        .args(arguments)
         .output()
-        .map_err(|error| format!("cannot run git: {error}; install git"))?;
+        .map_err(|error| format!("cannot run `{called}`: {error}; install it"))?;
     if !output.status.success() {
         return Err(format!(
-            "git ls-files in {}: {}",
-            top.display(),
+            "`{called}` in {}: {}",
+            directory.display(),
             String::from_utf8_lossy(&output.stderr).trim()
         ));
     }
+    Ok(output.stdout)
+}
+
+fn read_files(top: &Path) -> Result<Files, String> {
+    let arguments = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let output = output_of("git", top, &arguments)?;
     let mut files = Files::new();
-    for name in output.stdout.split(|byte| *byte == 0) {
+    for name in output.split(|byte| *byte == 0) {
         let Ok(name) = std::str::from_utf8(name) else {
             continue;
         };

@@ -1,11 +1,10 @@
 //! The Rust that is promised is enough for every dependency, and README.md tells the same.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Files, Finding};
+use super::{Files, Finding, output_of};
 
 const MANIFEST: &str = "Cargo.toml";
 const README: &str = "README.md";
@@ -35,19 +34,10 @@ fn promised(manifest: &str) -> Result<String, String> {
 }
 
 fn metadata(top: &Path) -> Result<Value, String> {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(top)
-        .args(["metadata", "--locked", "--format-version", "1"])
-        .output()
-        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "cargo metadata in {}: {}",
-            top.display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--locked", "--format-version", "1"];
+    let output = output_of(&cargo, top, &arguments)?;
+    serde_json::from_slice(&output).map_err(|error| format!("cargo metadata: {error}"))
 }
 
 fn asks_more(metadata: &Value, promised: &str) -> Vec<Finding> {

@@ -1,4 +1,5 @@
 /* What the programs have in common. They include bickford.h before. */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,3 +15,16 @@
 	} while (0)
 
 #define BIT(operation) (UINT64_C(1) << (operation))
+
+/* How many descriptors the process has, and a few of the directory itself. */
+static inline int descriptors(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(directory != NULL);
+	while (readdir(directory) != NULL)
+		count++;
+	closedir(directory);
+	return count;
+}

@@ -48,18 +48,6 @@ static void *read_file(void *mountpoint)
 	return NULL;
 }
 
-static int descriptors(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	CHECK(directory != NULL);
-	while (readdir(directory) != NULL)
-		count++;
-	closedir(directory);
-	return count;
-}
-
 /* Answers with the number of a reply that is owed still. */
 static uint64_t end_early(char *mountpoint, const char *options)
 {

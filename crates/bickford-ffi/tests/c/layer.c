@@ -1,5 +1,4 @@
 /* A directory through StackFS with calls around its operations: `layer MOUNTPOINT DIRECTORY`. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -75,18 +74,6 @@ static int32_t after(void *user, const bickford_request *request, bickford_answe
 	}
 	pthread_mutex_unlock(&calls->lock);
 	return result;
-}
-
-static int descriptors(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	CHECK(directory != NULL);
-	while (readdir(directory) != NULL)
-		count++;
-	closedir(directory);
-	return count;
 }
 
 static void set_fail_opens(struct calls *calls, int fail)
