@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use bickford::mount::{MountOptions, Mounted, Unmount, mount};
 use common::{
@@ -103,6 +104,27 @@ fn a_detached_mount_ends_with_its_last_user() {
     drop(held);
     let output = running.output();
     assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn unmounting_waits_for_the_daemon_to_end() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    let daemon = place.daemon().unwrap();
+    kill_process(daemon, Signal::STOP).unwrap();
+    let child = bickford()
+        .arg("unmount")
+        .arg(place.mountpoint())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut unmounting = Running::of(child);
+    wait_until("it is unmounted", || place.listed().is_none());
+    std::thread::sleep(Duration::from_millis(200));
+    unmounting.assert_runs();
+    kill_process(daemon, Signal::CONT).unwrap();
+    assert_silent(&unmounting.output());
+    assert_eq!(place.daemon(), None);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `bickford unmount`.
 
+mod daemon;
 pub(crate) mod socket;
 
 use std::path::PathBuf;
@@ -7,10 +8,14 @@ use std::process::ExitCode;
 
 use bickford::mount::Unmount;
 
+use self::daemon::Daemon;
 use super::target::Target;
 use crate::cli::Failure;
 
 /// Unmount a FUSE mount, also one that hangs or whose server is gone.
+///
+/// Returns when the daemon of `bickford mount` has ended, too; with --lazy and --force
+/// at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Detach it now; it is gone when its last user is
@@ -45,7 +50,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         (Some(target), None) => target.sockets(),
         _ => Vec::new(),
     };
+    // A detached mount is served until its last user is gone, and force is for a daemon that hangs.
+    let daemon = match mode {
+        Unmount::Lazy | Unmount::Force => None,
+        Unmount::Normal => Daemon::behind(&sockets),
+    };
     bickford::mount::unmount_only(mountpoint, arguments.identity, mode)?;
+    if let Some(daemon) = daemon {
+        daemon.wait();
+    }
     socket::remove_left(&sockets);
     Ok(ExitCode::SUCCESS)
 }
