@@ -204,10 +204,10 @@ impl Builder {
             false => Err(Errno::OPNOTSUPP),
         });
         if let Some(Err(error)) = &fanotify {
-            let path = &self.source;
+            let (path, reason) = (&self.source, why_not_watched(*error));
             tracing::warn!(
-                "StackFS: {path:?} cannot be watched ({error}): root and a file system with file \
-                 handles are needed; names and attributes are cached for a second instead"
+                "StackFS: {path:?} cannot be watched ({error}): {reason}; names and attributes are cached for \
+                 a second instead"
             );
         }
         let cached = DescriptorCache::capacity_of((descriptors / 8).min(CACHED_FILES_MAX));
@@ -246,6 +246,24 @@ impl Builder {
             stacked: magic == OVERLAY_MAGIC,
             computed: is_computed(magic),
         })
+    }
+}
+
+/// What fanotify_mark(2) and fanotify_init(2) mean by their errors, and what to do.
+fn why_not_watched(error: Errno) -> &'static str {
+    match error {
+        Errno::XDEV => {
+            "it is in a subvolume, as of btrfs, that is not the file system's top one, and Linux watches whole \
+             file systems alone; take one that is mounted with subvolid=5"
+        }
+        Errno::NODEV => "its file system has no identity that fanotify(7) could tell changes by",
+        Errno::PERM => "CAP_SYS_ADMIN is missing; run as root",
+        Errno::OPNOTSUPP => "CAP_DAC_READ_SEARCH and a file system with file handles are needed",
+        Errno::MFILE => {
+            "this user has as many fanotify(7) groups as fs.fanotify.max_user_groups allows"
+        }
+        Errno::NOSPC => "this user has as many marks as fs.fanotify.max_user_marks allows",
+        _ => "root and a file system with file handles are needed",
     }
 }
 
