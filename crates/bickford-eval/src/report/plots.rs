@@ -52,9 +52,11 @@ fn draw(
     let points = || lines.iter().flat_map(|l| &l.points);
     let x_most = points().map(|p| p.0).fold(0.0, f64::max);
     let y_most = points().map(|p| p.3).fold(0.0, f64::max);
-    if x_most <= 0.0 || y_most <= 0.0 {
+    if x_most <= 0.0 {
         return Err("no points".into());
     }
+    // Of zeros alone, too, there is an axis.
+    let y_most = if y_most > 0.0 { y_most } else { 1.0 };
     let root = SVGBackend::with_string(svg, (560, 300)).into_drawing_area();
     let text = ("sans-serif", 14).into_font();
     let mut chart = ChartBuilder::on(&root)
@@ -105,6 +107,15 @@ pub(super) fn label(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_are_a_plot() {
+        let zeros = Line {
+            name: "native",
+            points: vec![(4.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 0.0)],
+        };
+        assert!(lines(&[zeros], "KB", "MB/s").unwrap().contains("polyline"));
+    }
 
     #[test]
     fn a_plot_is_svg_that_scales() {
