@@ -1,6 +1,6 @@
 //! From a directory and settings to a file system.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +13,7 @@ use crate::credentials::Identity;
 use crate::descriptors::descriptor_limit;
 use crate::handles::HandleTable;
 use crate::leases::Leased;
+use crate::listings::Lister;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
@@ -179,8 +180,8 @@ impl Builder {
             path: self.source.clone(),
             errno,
         };
-        let root = open_source(&self.source, self.flags).map_err(source)?;
-        let magic = rustix::fs::fstatfs(&root).map_err(source)?.f_type as u32;
+        let root = Source::open(&self.source, self.flags).map_err(source)?;
+        let magic = rustix::fs::fstatfs(root.fd()).map_err(source)?.f_type as u32;
         let inner = self
             .assemble(root, magic, descriptors)
             .map_err(|errno| Error::Prepare {
@@ -195,7 +196,9 @@ impl Builder {
         })
     }
 
-    fn assemble(&self, root: OwnedFd, magic: u32, descriptors: usize) -> Result<Inner, Errno> {
+    fn assemble(&self, root: Source, magic: u32, descriptors: usize) -> Result<Inner, Errno> {
+        let lister = Lister::new(root.shared.as_fd(), magic, root.own.is_some());
+        let root = root.own.unwrap_or(root.shared);
         let wanted = self.settings.watch;
         let marked = wanted.then(|| Fanotify::new(root.as_fd()));
         let nodes = Nodes::new(root, descriptors, self.handles)?;
@@ -245,6 +248,7 @@ impl Builder {
             lower_reports_on_close: REPORT_ON_CLOSE.contains(&magic),
             stacked: magic == OVERLAY_MAGIC,
             computed: is_computed(magic),
+            lister,
         })
     }
 }
@@ -267,27 +271,43 @@ fn why_not_watched(error: Errno) -> &'static str {
     }
 }
 
-/// SOURCE open for reading, in a copy of its mounts that is ours alone where that can be had.
-fn open_source(path: &Path, mount: GenericFlags) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let shared = rustix::fs::open(path, flags, Mode::empty())?;
-    let tree = sys::detach_tree(shared.as_fd());
-    let kept = match &tree {
-        Ok(tree) => sys::set_access_times(tree.as_fd(), mount),
-        Err(_) if !mount.intersects(ACCESS_TIMES) => Ok(()),
-        Err(error) => Err(*error),
-    };
-    if let Err(error) = kept {
-        tracing::warn!(
-            "StackFS: times of last access are kept as the mount of {path:?} has it, not as this mount says: \
-             {error}; root is needed"
-        );
+/// SOURCE open for reading.
+struct Source {
+    /// Where it was found.
+    shared: OwnedFd,
+    /// In a copy of its mounts that is ours alone, where that can be had.
+    own: Option<OwnedFd>,
+}
+
+impl Source {
+    fn open(path: &Path, mount: GenericFlags) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let shared = rustix::fs::open(path, flags, Mode::empty())?;
+        let tree = sys::detach_tree(shared.as_fd());
+        let kept = match &tree {
+            Ok(tree) => sys::set_access_times(tree.as_fd(), mount),
+            Err(_) if !mount.intersects(ACCESS_TIMES) => Ok(()),
+            Err(error) => Err(*error),
+        };
+        if let Err(error) = kept {
+            tracing::warn!(
+                "StackFS: times of last access are kept as the mount of {path:?} has it, not as this mount \
+                 says: {error}; root is needed"
+            );
+        }
+        let own = tree.and_then(|tree| rustix::fs::openat(&tree, c".", flags, Mode::empty()));
+        if let Err(errno) = &own {
+            tracing::debug!("StackFS: no private copy of the mounts of {path:?}: {errno}");
+        }
+        Ok(Self {
+            shared,
+            own: own.ok(),
+        })
     }
-    let own = tree.and_then(|tree| rustix::fs::openat(&tree, c".", flags, Mode::empty()));
-    Ok(own.unwrap_or_else(|errno| {
-        tracing::debug!("StackFS: no private copy of the mounts of {path:?}: {errno}");
-        shared
-    }))
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.own.as_ref().unwrap_or(&self.shared).as_fd()
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use crate::Inner;
 use crate::descriptors::Permit;
 use crate::dir_stream::{DirStream, LowerEntry};
 use crate::invalidation::forget_attributes_now;
-use crate::io_mode::IoMode;
 
 /// An open directory.
 pub(crate) struct OpenDir {
@@ -48,7 +47,7 @@ impl Inner {
 
     /// An open directory, or one opened for this request where the kernel opens without asking.
     fn dir_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenDir>, Errno> {
-        match handle.0 == 0 && self.opens_directories_itself() {
+        match handle.0 == 0 && self.in_force().opens_directories {
             true => self.open_dir(node).map(Arc::new),
             false => self.dirs.get(handle.0),
         }
@@ -66,13 +65,8 @@ impl Inner {
         self.settings.exclusive || watched
     }
 
-    /// The kernel then caches listings, which is right only where nobody else changes them.
-    fn opens_directories_itself(&self) -> bool {
-        self.io_mode() == IoMode::Cached && self.settings.exclusive
-    }
-
     pub(crate) fn do_opendir(&self, cx: &Context<'_>, op: &Opendir) -> Result<Opened, Errno> {
-        if self.opens_directories_itself() {
+        if self.in_force().opens_directories {
             return Err(Errno::NOSYS);
         }
         let handle = self.dirs.insert(self.open_dir(op.node)?)?;

@@ -50,18 +50,29 @@ impl FileSystem for StackFs {
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
         self.inner.nodes.set_kernel(negotiation.kernel_minor());
-        let in_force = settle(
+        let powers = self.inner.identity.powers();
+        let mut in_force = settle(
             &self.inner.settings,
-            self.inner.identity.powers(),
+            powers,
             self.inner.stacked,
             self.inner.computed,
             negotiation,
         )?;
+        in_force.opens_directories = self.inner.lister.lets_the_kernel_open(
+            self.inner.settings.exclusive,
+            powers.override_modes,
+            negotiation,
+        );
         tracing::info!(
             io = in_force.io.name(),
             write_back = in_force.write_back,
             inodes = self.identity(),
             exclusive = self.inner.settings.exclusive,
+            opendir = if in_force.opens_directories {
+                "off"
+            } else {
+                "on"
+            },
             "StackFS begins"
         );
         self.inner.settle_watch(negotiation.kernel_minor());

@@ -72,6 +72,8 @@ impl FromStr for IoMode {
 pub(crate) struct InForce {
     pub(crate) io: IoMode,
     pub(crate) write_back: bool,
+    /// The kernel opens directories without asking ([`crate::listings`]).
+    pub(crate) opens_directories: bool,
 }
 
 /// What this process may do.
@@ -141,7 +143,11 @@ pub(crate) fn settle(
     let may_write_back = matches!(io, IoMode::Cached | IoMode::Plain) && !settings.watch;
     let write_back =
         settings.write_back && may_write_back && negotiation.want(InitFlags::WRITEBACK_CACHE);
-    Ok(InForce { io, write_back })
+    Ok(InForce {
+        io,
+        write_back,
+        opens_directories: false,
+    })
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ mod io;
 mod io_mode;
 mod ioctl;
 mod leases;
+mod listings;
 mod lock_ops;
 mod locks;
 mod lower_files;
@@ -68,6 +69,7 @@ use handles::HandleTable;
 use io::OpenFile;
 use io_mode::InForce;
 use leases::Leased;
+use listings::Lister;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
 use lower_files::LowerFiles;
@@ -113,6 +115,7 @@ pub(crate) struct Inner {
     stacked: bool,
     /// It makes contents when they are read.
     computed: bool,
+    lister: Lister,
 }
 
 impl std::fmt::Debug for StackFs {
@@ -135,6 +138,14 @@ impl StackFs {
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.inner.is_watched()
+    }
+
+    /// Whether the kernel opens directories without a request, as it does where nobody else changes SOURCE and
+    /// listings go on from any place: on ext2, ext3, ext4 and XFS, and from Linux 6.14 on on tmpfs, with nothing
+    /// mounted below, for a daemon with `CAP_SYS_ADMIN` and `CAP_DAC_OVERRIDE`. Known once the session has begun.
+    #[must_use]
+    pub fn lets_directories_open(&self) -> bool {
+        self.inner.in_force().opens_directories
     }
 
     /// The settings in force.
@@ -175,6 +186,7 @@ impl Inner {
         let asked = InForce {
             io: self.settings.io,
             write_back: false,
+            opens_directories: false,
         };
         self.in_force.get().copied().unwrap_or(asked)
     }

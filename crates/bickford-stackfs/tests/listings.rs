@@ -13,11 +13,15 @@ use std::path::Path;
 
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Lower, Preset, Settings};
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use support::{Mount, can_mount};
 
 const FILES: usize = 300;
 const TRIES: usize = 50;
+/// More than one request lists.
+const CHANGED: usize = 3000;
+const EXT_MAGIC: u64 = 0xef53;
 
 /// Requests so far: of listings, and of opening and closing directories.
 fn requests(mount: &Mount) -> (u64, u64) {
@@ -58,15 +62,16 @@ fn kept(mount: &Mount, expected: &[String]) -> u64 {
     panic!("an unchanged directory is listed by request, {TRIES} times");
 }
 
-/// What does not depend on who else changes the directory. `opens`: whether opening it is a request.
-fn listed_twice(mount: &Mount, opens: bool) {
+/// What does not depend on who else changes the directory.
+fn listed_twice(mount: &Mount) {
+    let asked = !mount.stackfs.lets_directories_open();
     fs::create_dir(mount.below("d")).unwrap();
     for number in 0..FILES {
         fs::write(mount.below(format!("d/file-{number}")), "").unwrap();
     }
     let mut names = list(&mount.path("d"));
     assert_eq!(names, list(&mount.below("d")));
-    assert_eq!(kept(mount, &names) > 0, opens);
+    assert_eq!(kept(mount, &names) > 0, asked);
     // Each change through the mount is seen in the next listing.
     fs::write(mount.path("d/new"), "").unwrap();
     names.push("new".into());
@@ -102,18 +107,96 @@ fn an_unchanged_directory_of_an_exclusive_lower_is_listed_once() {
         return;
     }
     let fast = Preset::Fast.settings();
-    listed_twice(&mounted(with_io(fast, IoMode::Passthrough)), true);
-    listed_twice(&mounted(with_io(fast, IoMode::Plain)), true);
-    let opt = Preset::Opt.settings().lower(Lower::Exclusive);
-    listed_twice(&mounted(opt), true);
+    for io in [IoMode::Passthrough, IoMode::Plain, IoMode::Cached] {
+        listed_twice(&mounted(with_io(fast, io)));
+    }
+    listed_twice(&mounted(Preset::Opt.settings().lower(Lower::Exclusive)));
 }
 
-/// Where OPENDIR was answered ENOSYS the kernel asks no more, and caches the listing by itself.
+/// A directory with `kind` mounted on it.
+fn mounted_on(kind: &str) -> tempfile::TempDir {
+    let lower = tempfile::tempdir().unwrap();
+    let none = None::<&std::ffi::CStr>;
+    rustix::mount::mount(kind, lower.path(), kind, MountFlags::empty(), none).unwrap();
+    lower
+}
+
+/// Lists a directory that loses each name as it is listed, and then one whose names all change; whether
+/// opening directories is a request.
+fn changed_while_listed(kind: &str, io: IoMode) -> bool {
+    let settings = with_io(Preset::Fast.settings(), io);
+    let mount = Mount::over(mounted_on(kind), |builder| builder.settings(settings));
+    let (removed, renamed) = (mount.path("removed"), mount.path("renamed"));
+    for directory in [&removed, &renamed] {
+        fs::create_dir(directory).unwrap();
+        for number in 0..CHANGED {
+            fs::write(
+                directory.join(format!("a-name-of-some-length-{number}")),
+                "",
+            )
+            .unwrap();
+        }
+    }
+    for entry in fs::read_dir(&removed).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    assert_eq!(
+        list(&removed),
+        Vec::<String>::new(),
+        "{kind}, {}",
+        io.name()
+    );
+    let listing = fs::read_dir(&renamed).unwrap().map(Result::unwrap);
+    for entry in listing.take(10 * CHANGED) {
+        fs::rename(entry.path(), entry.path().with_extension("new")).unwrap();
+    }
+    let names = list(&renamed);
+    assert_eq!(names.len(), CHANGED);
+    assert!(names.iter().all(|name| name.ends_with(".new")));
+    let asked = !mount.stackfs.lets_directories_open();
+    // The first is asked for in any case.
+    assert_eq!(requests(&mount).1 > 1, asked);
+    let lower = mount.below("");
+    drop(mount);
+    rustix::mount::unmount(&lower, UnmountFlags::DETACH).unwrap();
+    asked
+}
+
+/// Names that are removed while they are listed must not hide others, which they do where the position of a
+/// listing is not kept.
 #[test]
-fn opening_without_a_message_caches_listings_too() {
-    if can_mount() {
-        let settings = with_io(Preset::Fast.settings(), IoMode::Cached);
-        listed_twice(&mounted(settings), false);
+fn directories_that_change_are_listed_to_the_end() {
+    if !can_mount() {
+        return;
+    }
+    for io in [IoMode::Passthrough, IoMode::Cached] {
+        assert!(changed_while_listed("ramfs", io), "by request");
+        changed_while_listed("tmpfs", io);
+    }
+}
+
+#[test]
+fn directories_are_opened_by_request_where_another_file_system_is_mounted_below() {
+    if !can_mount() {
+        return;
+    }
+    let alone = mounted(Preset::Fast.settings());
+    let kind = rustix::fs::statfs(alone.below("")).unwrap().f_type;
+    let lower = tempfile::tempdir().unwrap();
+    let below = lower.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let none = None::<&std::ffi::CStr>;
+    rustix::mount::mount("ramfs", &below, "ramfs", MountFlags::empty(), none).unwrap();
+    let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
+    assert!(!mount.stackfs.lets_directories_open());
+    drop(mount);
+    rustix::mount::unmount(&below, UnmountFlags::DETACH).unwrap();
+    if kind as u64 == EXT_MAGIC {
+        assert!(alone.stackfs.lets_directories_open());
+        assert_eq!(list(&alone.path("")), Vec::<String>::new());
+        assert_eq!(requests(&alone).1, 1, "the one that was refused");
+    } else {
+        eprintln!("skipped: the temporary directory is not on ext4");
     }
 }
 
@@ -125,7 +208,8 @@ fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
     let mount = mounted(Preset::Fast.settings().lower(Lower::Watch));
     assert!(mount.stackfs.is_watched());
     let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
-    listed_twice(&mount, true);
+    listed_twice(&mount);
+    assert!(!mount.stackfs.lets_directories_open());
     let names = list(&mount.path("d"));
     for script in [": > other", "mv other moved", "rm moved"] {
         // By another process: changes of our own are not told.

@@ -1,0 +1,111 @@
+//! Whether directories may be opened without a request.
+//!
+//! READDIR comes without a handle then, and each is answered through a descriptor of its own. A listing must go on
+//! from any of its offsets in a directory that was opened anew: not everywhere. btrfs remembers with a
+//! descriptor where the directory ended when it was opened, and who renames what it lists finds its new names for
+//! ever without; ramfs and others keep the position with it, and pass over names where some were removed.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use bickford::Negotiation;
+use bickford::abi::InitFlags;
+use bickford::mount::MountEntry;
+
+use crate::node::ProcFd;
+
+/// ext2, ext3 and ext4 go on from a hash of the name, or from a place in the directory; so does XFS.
+const EXT_MAGIC: u32 = 0xef53;
+const XFS_MAGIC: u32 = 0x5846_5342;
+
+/// tmpfs lists what was made last first, from Linux 6.14 on; before, it keeps something with the descriptor.
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+/// The interface of that Linux.
+const TMPFS_MINOR: u32 = 42;
+
+/// What lists the directories of SOURCE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lister {
+    /// `statfs.f_type` of SOURCE.
+    magic: u32,
+    /// No other file system is mounted below it, and none can be.
+    alone: bool,
+}
+
+impl Lister {
+    /// Of SOURCE, open as `source`; `private` says that nobody can mount below it any more.
+    pub(crate) fn new(source: BorrowedFd<'_>, magic: u32, private: bool) -> Self {
+        Self {
+            magic,
+            alone: private && has_no_mounts(source),
+        }
+    }
+
+    /// Whether a listing goes on in a directory that was opened anew.
+    fn goes_on_anywhere(self, kernel_minor: u32) -> bool {
+        self.alone
+            && match self.magic {
+                EXT_MAGIC | XFS_MAGIC => true,
+                TMPFS_MAGIC => kernel_minor >= TMPFS_MINOR,
+                _ => false,
+            }
+    }
+
+    /// Whether the kernel may open directories without asking. It then caches their listings, which is right where
+    /// nobody else changes them (`exclusive`); and they are opened after the caller has opened them, whatever has
+    /// become of their modes, which takes `CAP_DAC_OVERRIDE`.
+    pub(crate) fn lets_the_kernel_open(
+        self,
+        exclusive: bool,
+        overrides_modes: bool,
+        negotiation: &Negotiation,
+    ) -> bool {
+        exclusive
+            && overrides_modes
+            && negotiation
+                .offered()
+                .contains(InitFlags::NO_OPENDIR_SUPPORT)
+            && self.goes_on_anywhere(negotiation.kernel_minor())
+    }
+}
+
+/// Not where that cannot be known.
+fn has_no_mounts(directory: BorrowedFd<'_>) -> bool {
+    let path = std::fs::read_link(ProcFd::path(directory));
+    let (Ok(path), Ok(mounts)) = (path, MountEntry::all()) else {
+        return false;
+    };
+    // Outside the root of this process it is told without.
+    if !path.is_absolute() {
+        return false;
+    }
+    let below = |place: &Path| place != path && place.starts_with(&path);
+    !mounts.iter().any(|mount| below(&mount.mountpoint))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn it_depends_on_what_lists() {
+        let goes_on = |magic, alone, minor| Lister { magic, alone }.goes_on_anywhere(minor);
+        assert!(goes_on(EXT_MAGIC, true, 31) && goes_on(XFS_MAGIC, true, 31));
+        assert!(goes_on(TMPFS_MAGIC, true, 42) && !goes_on(TMPFS_MAGIC, true, 41));
+        for (name, magic) in [("btrfs", 0x9123_683e), ("ramfs", 0x8584_58f6)] {
+            assert!(!goes_on(magic, true, 45), "{name}");
+        }
+        assert!(!goes_on(EXT_MAGIC, false, 45), "others may be below");
+    }
+
+    #[test]
+    fn mounts_below_are_found() {
+        let root = std::fs::File::open("/").unwrap();
+        assert!(!has_no_mounts(root.as_fd()), "/proc is there");
+        let dir = tempfile::tempdir().unwrap();
+        let dir = std::fs::File::open(dir.path()).unwrap();
+        assert!(has_no_mounts(dir.as_fd()));
+    }
+}
