@@ -20,7 +20,9 @@ const SLOW: &str = "delay:statfs=100s";
 
 /// Where the process that waits is in its own call, and the daemon in the background serves the mount.
 fn waiting(place: &Place) -> (Child, Pid) {
-    let mut command = bickford();
+    // Whoever runs the tests in the background of a shell may have them ignore SIGINT.
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_bickford")]);
     command.args(["mount", "--log", "off", "--layer", SLOW]);
     command.args([place.source(), place.mountpoint()]);
     let front = command.stderr(Stdio::piped()).spawn().unwrap();
