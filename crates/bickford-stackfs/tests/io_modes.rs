@@ -14,7 +14,7 @@ use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 
 use rustix::fs::IFlags;
-use support::{Mount, can_mount, each_preset, permissions};
+use support::{Mount, OwnFileSystem, can_mount, each_preset, permissions};
 
 /// What `auto` comes to for root.
 fn passthrough() -> Mount {
@@ -430,32 +430,15 @@ fn more_files_than_descriptors_are_made_and_nameless_ones_kept() {
     }
 }
 
-/// A tmpfs of 1 MiB in a temporary directory.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, Some(c"size=1m")).unwrap();
-        Self(dir)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
 #[test]
 fn what_finds_no_room_when_it_is_written_back_is_told_and_not_shown() {
     if !can_mount() {
         return;
     }
     for (preset, io) in [(Preset::Opt, IoMode::Plain), (Preset::Fast, IoMode::Cached)] {
-        let small = Small::new();
-        let lower = tempfile::TempDir::new_in(small.0.path()).unwrap();
+        let point = tempfile::tempdir().unwrap();
+        let _small = OwnFileSystem::at(point.path(), "tmpfs", Some(c"size=1m"));
+        let lower = tempfile::TempDir::new_in(point.path()).unwrap();
         let mut settings = preset.settings();
         settings.io = io;
         let mount = Mount::over(lower, |builder| builder.settings(settings));

@@ -13,9 +13,8 @@ use std::path::Path;
 
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Lower, Preset, Settings};
-use rustix::mount::{MountFlags, UnmountFlags};
 
-use support::{Mount, can_mount};
+use support::{Mount, OwnFileSystem, can_mount};
 
 const FILES: usize = 300;
 const TRIES: usize = 50;
@@ -113,19 +112,15 @@ fn an_unchanged_directory_of_an_exclusive_lower_is_listed_once() {
     listed_twice(&mounted(Preset::Opt.settings().lower(Lower::Exclusive)));
 }
 
-/// A directory with `kind` mounted on it.
-fn mounted_on(kind: &str) -> tempfile::TempDir {
-    let lower = tempfile::tempdir().unwrap();
-    let none = None::<&std::ffi::CStr>;
-    rustix::mount::mount(kind, lower.path(), kind, MountFlags::empty(), none).unwrap();
-    lower
-}
-
 /// Lists a directory that loses each name as it is listed, and then one whose names all change; whether
 /// opening directories is a request.
 fn changed_while_listed(kind: &str, io: IoMode) -> bool {
     let settings = with_io(Preset::Fast.settings(), io);
-    let mount = Mount::over(mounted_on(kind), |builder| builder.settings(settings));
+    let lower = tempfile::tempdir().unwrap();
+    let own = OwnFileSystem::at(lower.path(), kind, None);
+    let mount = Mount::over(lower, |builder| builder.settings(settings));
+    // What is served is a copy of the mount.
+    drop(own);
     let (removed, renamed) = (mount.path("removed"), mount.path("renamed"));
     for directory in [&removed, &renamed] {
         fs::create_dir(directory).unwrap();
@@ -156,9 +151,6 @@ fn changed_while_listed(kind: &str, io: IoMode) -> bool {
     let asked = !mount.stackfs.lets_directories_open();
     // The first is asked for in any case.
     assert_eq!(requests(&mount).1 > 1, asked);
-    let lower = mount.below("");
-    drop(mount);
-    rustix::mount::unmount(&lower, UnmountFlags::DETACH).unwrap();
     asked
 }
 
@@ -185,12 +177,10 @@ fn directories_are_opened_by_request_where_another_file_system_is_mounted_below(
     let lower = tempfile::tempdir().unwrap();
     let below = lower.path().join("below");
     fs::create_dir(&below).unwrap();
-    let none = None::<&std::ffi::CStr>;
-    rustix::mount::mount("ramfs", &below, "ramfs", MountFlags::empty(), none).unwrap();
+    let own = OwnFileSystem::at(&below, "ramfs", None);
     let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
     assert!(!mount.stackfs.lets_directories_open());
-    drop(mount);
-    rustix::mount::unmount(&below, UnmountFlags::DETACH).unwrap();
+    drop(own);
     if kind as u64 == EXT_MAGIC {
         assert!(alone.stackfs.lets_directories_open());
         assert_eq!(list(&alone.path("")), Vec::<String>::new());

@@ -7,7 +7,6 @@ use std::ffi::CStr;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,10 +18,9 @@ use bickford::ops::{Entry, Lookup};
 use bickford::{Errno, NodeId};
 use bickford_stackfs::{Builder, Lower, LowerWatch, Preset, StackFs};
 use rustix::fs::{IFlags, Mode, OFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::thread::CapabilitySet;
 
-use support::{Mount, can_mount, permissions};
+use support::{Mount, OwnFileSystem, can_mount, permissions};
 
 /// Generous: what is never told fails, whatever the load.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -36,22 +34,6 @@ struct Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         self.watch.take();
-    }
-}
-
-/// A file system of its own, while it lives.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    fn at(directory: &Path) -> Self {
-        rustix::mount::mount("tmpfs", directory, "tmpfs", MountFlags::empty(), None).unwrap();
-        Self(directory.to_owned())
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
     }
 }
 
@@ -272,7 +254,7 @@ fn what_is_mounted_below_is_cached_shortly() {
     }
     let lower = tempfile::tempdir().unwrap();
     fs::create_dir(lower.path().join("sub")).unwrap();
-    let _tmpfs = Tmpfs::at(&lower.path().join("sub"));
+    let tmpfs = OwnFileSystem::at(&lower.path().join("sub"), "tmpfs", None);
     let watched = watched_over(lower);
     let mount = &watched.mount;
     below(mount, "echo a > sub/f; mkdir sub/d");
@@ -292,6 +274,8 @@ fn what_is_mounted_below_is_cached_shortly() {
     below(mount, "rm sub/f");
     until("that it is gone", || !mount.path("sub/f").exists());
     drop(held);
+    // The directory that it is in goes with the mount.
+    drop(tmpfs);
 }
 
 /// What fanotify tells are handles: who may not open them has nothing to tell the kernel.
@@ -427,10 +411,10 @@ fn a_size_that_changes_before_it_is_answered_is_seen() {
 }
 
 /// A watched directory on a file system that nobody else changes.
-fn watched_alone() -> Option<(Watched, Tmpfs, tempfile::TempDir)> {
+fn watched_alone() -> Option<(Watched, OwnFileSystem, tempfile::TempDir)> {
     can_mount().then(|| {
         let point = tempfile::tempdir().unwrap();
-        let tmpfs = Tmpfs::at(point.path());
+        let tmpfs = OwnFileSystem::at(point.path(), "tmpfs", None);
         let lower = tempfile::tempdir_in(point.path()).unwrap();
         (watched_over(lower), tmpfs, point)
     })

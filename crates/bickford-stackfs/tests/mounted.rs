@@ -16,7 +16,7 @@ use bickford_stackfs::Preset;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-use support::{Mount, can_mount, each_preset, permissions};
+use support::{Mount, OwnFileSystem, can_mount, each_preset, permissions};
 
 #[test]
 fn objects_of_every_kind_are_themselves() {
@@ -385,12 +385,12 @@ fn mounts_below_source_are_crossed_and_do_not_collide() {
     }
     let lower = tempfile::tempdir().unwrap();
     let (one, two) = (lower.path().join("one"), lower.path().join("two"));
-    let flags = rustix::mount::MountFlags::empty();
-    for dir in [&one, &two] {
+    let own = [&one, &two].map(|dir| {
         fs::create_dir(dir).unwrap();
-        rustix::mount::mount("tmpfs", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+        let own = OwnFileSystem::at(dir, "tmpfs", None);
         fs::write(dir.join("f"), dir.as_os_str().as_bytes()).unwrap();
-    }
+        own
+    });
     let (below_one, below_two) = (one.clone(), two.clone());
     let mount = Mount::over(lower, |builder| builder.preset(Preset::Opt));
     let files = ["one/f", "two/f"].map(|name| fs::metadata(mount.path(name)).unwrap());
@@ -405,10 +405,8 @@ fn mounts_below_source_are_crossed_and_do_not_collide() {
     );
     fs::write(mount.path("two/new"), "x").unwrap();
     assert_eq!(fs::read(below_two.join("new")).unwrap(), b"x");
-    drop(mount);
-    for dir in [below_one, below_two] {
-        let _ = rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::DETACH);
-    }
+    // The directory that they are in goes with the mount.
+    drop(own);
 }
 
 #[test]
@@ -450,12 +448,10 @@ fn a_source_is_held_whatever_is_mounted_over_it() {
     }
     let mount = Mount::new(Preset::Base);
     fs::write(mount.path("f"), "x").unwrap();
-    let flags = rustix::mount::MountFlags::empty();
-    let source = mount.below("");
-    rustix::mount::mount("tmpfs", &source, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+    let own = OwnFileSystem::at(&mount.below(""), "tmpfs", None);
     let seen = fs::read(mount.path("f"));
     let over = fs::read(mount.below("f")).map_err(|error| error.kind());
-    rustix::mount::unmount(&source, rustix::mount::UnmountFlags::DETACH).unwrap();
+    drop(own);
     assert_eq!(seen.unwrap(), b"x");
     assert_eq!(over, Err(ErrorKind::NotFound));
 }

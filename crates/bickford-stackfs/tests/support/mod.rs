@@ -1,6 +1,7 @@
 //! A mounted StackFS that cannot hang the tests.
 #![allow(dead_code, reason = "shared by several test programs")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -131,6 +132,23 @@ impl Drop for Mount {
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.join().unwrap();
         }
+    }
+}
+
+/// A file system of its own on a directory, while it lives. A mount that serves it keeps it longer.
+pub(crate) struct OwnFileSystem(PathBuf);
+
+impl OwnFileSystem {
+    pub(crate) fn at(directory: &Path, kind: &str, options: Option<&CStr>) -> Self {
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount(kind, directory, kind, flags, options).unwrap();
+        Self(directory.to_owned())
+    }
+}
+
+impl Drop for OwnFileSystem {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }
 }
 
