@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use bickford::mount::MountEntry;
 use bickford::trace::control;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::Pid;
 
 use crate::cli::Failure;
 use resolve::Place;
@@ -103,6 +105,12 @@ impl Target {
     /// Whether somebody listens at a control socket of its daemon.
     pub(crate) fn listens(&self) -> bool {
         self.ask(|path| UnixStream::connect(path).map(drop)).is_ok()
+    }
+
+    /// The process that listens at its control socket, as the kernel knows it.
+    pub(crate) fn daemon(&self) -> Option<Pid> {
+        let peer = self.ask(|path| Ok(socket_peercred(UnixStream::connect(path)?)?));
+        Some(peer.ok()?.pid)
     }
 
     /// The control sockets that may be its daemon's.

@@ -14,8 +14,7 @@ use crate::cli::Failure;
 
 /// Unmount a FUSE mount, also one that hangs or whose server is gone.
 ///
-/// Returns when the daemon of `bickford mount` has ended, too; with --lazy and --force
-/// at once.
+/// Without --lazy and --force it returns when the daemon of `bickford mount` has ended, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Detach it now; it is gone when its last user is
@@ -51,9 +50,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         _ => Vec::new(),
     };
     // A detached mount is served until its last user is gone, and force is for a daemon that hangs.
-    let daemon = match mode {
-        Unmount::Lazy | Unmount::Force => None,
-        Unmount::Normal => Daemon::behind(&sockets),
+    let daemon = match (&target, arguments.identity, mode) {
+        (Some(target), None, Unmount::Normal) => Daemon::behind(target),
+        _ => None,
     };
     bickford::mount::unmount_only(mountpoint, arguments.identity, mode)?;
     if let Some(daemon) = daemon {

@@ -5,7 +5,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use bickford::mount::{GenericFlags, MountEntry, MountOptions, remount, split_options};
@@ -98,11 +97,7 @@ fn shown((name, values): &Flag) -> String {
 /// What the daemon behind the mount was called with, if it is one of ours and answers.
 fn daemon_of(mountpoint: &Path) -> Option<Served> {
     let target = Target::find(mountpoint).ok()?;
-    let peer = target.ask(|socket| {
-        let stream = UnixStream::connect(socket)?;
-        Ok(rustix::net::sockopt::socket_peercred(&stream)?)
-    });
-    let pid = peer.ok()?.pid.as_raw_nonzero();
+    let pid = target.daemon()?;
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = line.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     let words = words

@@ -6,14 +6,13 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use bickford::trace::control::Socket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::commands::target::Target;
 
 /// The name of this command as a process. Whatever else has a mount need not end with it.
 const NAME: &str = "bickford\n";
@@ -28,9 +27,9 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// The one that listens at the first of the sockets where anybody does; while the mount is there.
-    pub(super) fn behind(sockets: &[Socket]) -> Option<Self> {
-        let pid = sockets.iter().find_map(|socket| listener(socket).ok())?;
+    /// That of a mount which is still there.
+    pub(super) fn behind(target: &Target) -> Option<Self> {
+        let pid = target.daemon()?;
         // The descriptor first: what has the name then is what it stands for.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -56,27 +55,12 @@ impl Daemon {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            };
-            match poll(
-                &mut [PollFd::new(&self.process, PollFlags::IN)],
-                Some(&timeout),
-            ) {
-                Ok(0) => return false,
+            let timeout = Timespec::try_from(left).ok();
+            let mut ended = [PollFd::new(&self.process, PollFlags::IN)];
+            match poll(&mut ended, timeout.as_ref()) {
                 Err(Errno::INTR) => {}
-                Ok(_) => return true,
-                Err(error) => {
-                    tracing::debug!("poll of process {}: {error}", self.pid);
-                    return true;
-                }
+                polled => return polled.is_ok_and(|ready| ready > 0),
             }
         }
     }
-}
-
-fn listener(socket: &Socket) -> io::Result<Pid> {
-    let stream = UnixStream::connect(socket.address())?;
-    Ok(socket_peercred(&stream)?.pid)
 }
