@@ -12,6 +12,7 @@ use crate::backing::Backings;
 use crate::credentials::Identity;
 use crate::descriptors::descriptor_limit;
 use crate::handles::HandleTable;
+use crate::io_mode::Beneath;
 use crate::leases::Leased;
 use crate::listings::Lister;
 use crate::lock_ops::WaitingLocks;
@@ -246,9 +247,11 @@ impl Builder {
             fanotify: fanotify.and_then(Result::ok),
             overflows: Overflows::default(),
             lower_reports_on_close: REPORT_ON_CLOSE.contains(&magic),
-            stacked: magic == OVERLAY_MAGIC,
-            computed: is_computed(magic),
-            lister,
+            beneath: Beneath {
+                stacked: magic == OVERLAY_MAGIC,
+                computed: is_computed(magic),
+                lister,
+            },
         })
     }
 }

@@ -26,7 +26,7 @@ impl Inner {
     /// Whether the file system of an open object makes contents when they are read.
     pub(crate) fn is_computed(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
         match self.nodes.on_source(node) {
-            true => self.computed,
+            true => self.beneath.computed,
             false => rustix::fs::fstatfs(fd).is_ok_and(|found| is_computed(found.f_type as u32)),
         }
     }
@@ -49,7 +49,7 @@ impl Inner {
         node: u64,
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
-        if self.nodes.on_source(node) && !self.computed {
+        if self.nodes.on_source(node) && !self.beneath.computed {
             return self.nodes.open(node, flags | AT_ONCE);
         }
         let object = self.nodes.object(node)?;

@@ -50,19 +50,12 @@ impl FileSystem for StackFs {
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
         self.inner.nodes.set_kernel(negotiation.kernel_minor());
-        let powers = self.inner.identity.powers();
-        let mut in_force = settle(
+        let in_force = settle(
             &self.inner.settings,
-            powers,
-            self.inner.stacked,
-            self.inner.computed,
+            self.inner.identity.powers(),
+            self.inner.beneath,
             negotiation,
         )?;
-        in_force.opens_directories = self.inner.lister.lets_the_kernel_open(
-            self.inner.settings.exclusive,
-            powers.override_modes,
-            negotiation,
-        );
         tracing::info!(
             io = in_force.io.name(),
             write_back = in_force.write_back,

@@ -6,6 +6,7 @@ use bickford::Negotiation;
 use bickford::abi::InitFlags;
 use rustix::io::Errno;
 
+use crate::listings::Lister;
 use crate::presets::{Settings, UnknownName};
 
 /// How data of open files travel.
@@ -85,12 +86,21 @@ pub(crate) struct Powers {
     pub(crate) override_modes: bool,
 }
 
+/// What SOURCE's file system is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beneath {
+    /// It lies on another one itself.
+    pub(crate) stacked: bool,
+    /// It makes contents when they are read.
+    pub(crate) computed: bool,
+    pub(crate) lister: Lister,
+}
+
 /// Settles the mode and asks the kernel for what it takes.
 pub(crate) fn settle(
     settings: &Settings,
     powers: Powers,
-    stacked: bool,
-    computed: bool,
+    beneath: Beneath,
     negotiation: &mut Negotiation,
 ) -> Result<InForce, Errno> {
     let offered = negotiation.offered();
@@ -119,7 +129,7 @@ pub(crate) fn settle(
     };
     let io = match io {
         // Only an answer to open(2) can keep the kernel from believing sizes.
-        IoMode::Cached if computed => {
+        IoMode::Cached if beneath.computed => {
             tracing::warn!(
                 "StackFS: SOURCE computes what its files contain: io=plain, so that they are read past the cache"
             );
@@ -130,7 +140,7 @@ pub(crate) fn settle(
     match io {
         IoMode::Passthrough => {
             negotiation.want(InitFlags::PASSTHROUGH);
-            negotiation.set_max_stack_depth(if stacked { 2 } else { 1 });
+            negotiation.set_max_stack_depth(if beneath.stacked { 2 } else { 1 });
         }
         // A shared mapping needs the page cache all the same.
         IoMode::Direct => {
@@ -143,10 +153,13 @@ pub(crate) fn settle(
     let may_write_back = matches!(io, IoMode::Cached | IoMode::Plain) && !settings.watch;
     let write_back =
         settings.write_back && may_write_back && negotiation.want(InitFlags::WRITEBACK_CACHE);
+    let exclusive = settings.exclusive;
+    let opens_directories =
+        exclusive && (beneath.lister).lets_the_kernel_open(powers.override_modes, negotiation);
     Ok(InForce {
         io,
         write_back,
-        opens_directories: false,
+        opens_directories,
     })
 }
 
@@ -178,8 +191,7 @@ mod tests {
         settle(
             &settings,
             powers,
-            false,
-            false,
+            Beneath::default(),
             &mut Negotiation::new(&init),
         )
     }
@@ -243,7 +255,11 @@ mod tests {
         ] {
             settings.io = asked;
             let mut negotiation = Negotiation::new(&init);
-            let settled = settle(&settings, powers, false, computed, &mut negotiation);
+            let beneath = Beneath {
+                computed,
+                ..Beneath::default()
+            };
+            let settled = settle(&settings, powers, beneath, &mut negotiation);
             assert_eq!(settled.unwrap().io, io);
         }
     }

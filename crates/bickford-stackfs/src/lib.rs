@@ -67,9 +67,8 @@ use descriptors::Share;
 use dir::OpenDir;
 use handles::HandleTable;
 use io::OpenFile;
-use io_mode::InForce;
+use io_mode::{Beneath, InForce};
 use leases::Leased;
-use listings::Lister;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
 use lower_files::LowerFiles;
@@ -111,11 +110,7 @@ pub(crate) struct Inner {
     /// Where the lower directory is watched.
     fanotify: Option<Fanotify>,
     overflows: Overflows,
-    /// The lower file system lies on another one itself.
-    stacked: bool,
-    /// It makes contents when they are read.
-    computed: bool,
-    lister: Lister,
+    beneath: Beneath,
 }
 
 impl std::fmt::Debug for StackFs {

@@ -24,7 +24,8 @@ const TMPFS_MAGIC: u32 = 0x0102_1994;
 const TMPFS_MINOR: u32 = 42;
 
 /// What lists the directories of SOURCE.
-#[derive(Clone, Copy, Debug)]
+/// By default one of which nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lister {
     /// `statfs.f_type` of SOURCE.
     magic: u32,
@@ -51,17 +52,15 @@ impl Lister {
             }
     }
 
-    /// Whether the kernel may open directories without asking. It then caches their listings, which is right where
-    /// nobody else changes them (`exclusive`); and they are opened after the caller has opened them, whatever has
-    /// become of their modes, which takes `CAP_DAC_OVERRIDE`.
+    /// Whether the kernel may open directories without asking, where nobody else changes them: it caches their
+    /// listings then. They are opened below after the caller has opened them, whatever has become of their modes,
+    /// which takes `CAP_DAC_OVERRIDE`.
     pub(crate) fn lets_the_kernel_open(
         self,
-        exclusive: bool,
         overrides_modes: bool,
         negotiation: &Negotiation,
     ) -> bool {
-        exclusive
-            && overrides_modes
+        overrides_modes
             && negotiation
                 .offered()
                 .contains(InitFlags::NO_OPENDIR_SUPPORT)
