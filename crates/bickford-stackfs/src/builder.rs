@@ -24,6 +24,7 @@ use crate::node::{DescriptorCache, Nodes};
 use crate::presets::{Preset, Settings};
 use crate::racing::Racing;
 use crate::sys::fanotify::Fanotify;
+use crate::unfinished::Unfinished;
 use crate::writers::Writers;
 use crate::{Inner, StackFs, sys};
 
@@ -233,6 +234,7 @@ impl Builder {
             flocks: Arc::new(budget.share(all / 8)),
             dirs: HandleTable::new(OPENS_MAX),
             open_dirs: Arc::new(budget.share(files)),
+            unfinished: Unfinished::default(),
             waiting: WaitingLocks::new(Arc::clone(&locks)),
             locks,
             leased: Leased::new(),

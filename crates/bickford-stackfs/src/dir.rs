@@ -27,11 +27,19 @@ impl OpenDir {
     fn stream(&self) -> MutexGuard<'_, DirStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Where its listing goes on.
+    pub(crate) fn offset(&self) -> u64 {
+        self.stream().offset()
+    }
 }
 
 impl Inner {
     fn open_dir(&self, node: NodeId) -> Result<OpenDir, Errno> {
-        let room = Permit::of(&self.open_dirs)?;
+        let room = match Permit::of(&self.open_dirs) {
+            Err(_) if self.unfinished.clear() => Permit::of(&self.open_dirs)?,
+            room => room?,
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = Arc::new(self.nodes.open(node.0, flags)?);
         let inode_tag = self.nodes.listed_tag(node.0, fd.as_fd())?;
@@ -45,9 +53,14 @@ impl Inner {
         })
     }
 
-    /// An open directory, or one opened for this request where the kernel opens without asking.
+    /// Whether the kernel has opened a directory without asking.
+    fn is_unasked(&self, handle: FileHandle) -> bool {
+        handle.0 == 0 && self.in_force().opens_directories
+    }
+
+    /// An open directory, or one opened for this request.
     fn dir_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenDir>, Errno> {
-        match handle.0 == 0 && self.in_force().opens_directories {
+        match self.is_unasked(handle) {
             true => self.open_dir(node).map(Arc::new),
             false => self.dirs.get(handle.0),
         }
@@ -91,9 +104,24 @@ impl Inner {
         node: NodeId,
         handle: FileHandle,
         offset: u64,
-        mut listing: Directory,
+        listing: Directory,
     ) -> Result<Directory, Errno> {
-        let dir = self.dir_of(node, handle)?;
+        if !self.is_unasked(handle) {
+            return self.list(&*self.dirs.get(handle.0)?, offset, listing);
+        }
+        let dir = match self.unfinished.take(node.0, offset) {
+            Some(dir) => dir,
+            None => Arc::new(self.open_dir(node)?),
+        };
+        let listing = self.list(&dir, offset, listing)?;
+        // After the last entry one more request comes, which finds none.
+        if !listing.is_empty() && !self.open_dirs.is_half_taken() {
+            self.unfinished.keep(dir);
+        }
+        Ok(listing)
+    }
+
+    fn list(&self, dir: &OpenDir, offset: u64, mut listing: Directory) -> Result<Directory, Errno> {
         let mut stream = dir.stream();
         stream.seek(offset)?;
         loop {
@@ -107,7 +135,7 @@ impl Inner {
             if !listing.fits(entry.name.count_bytes()) {
                 break;
             }
-            if !self.push(&dir, &entry, &mut listing) {
+            if !self.push(dir, &entry, &mut listing) {
                 break;
             }
             stream.advance();

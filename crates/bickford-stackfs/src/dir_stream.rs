@@ -49,6 +49,11 @@ impl DirStream {
         }
     }
 
+    /// Where it stands.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Goes to `offset`: 0, or what some entry said comes next.
     pub(crate) fn seek(&mut self, offset: u64) -> Result<(), Errno> {
         // Offset 0 is rewinddir, which must show what changed since.

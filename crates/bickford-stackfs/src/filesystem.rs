@@ -104,6 +104,7 @@ impl FileSystem for StackFs {
             self.inner.on_demand_writers.remove(node);
             self.inner.backings.forget(node);
             self.inner.mapped.forget(node);
+            self.inner.unfinished.forget(node);
             self.inner.nodes.forget(node, forget.count);
         }
     }

@@ -49,6 +49,7 @@ mod presets;
 mod racing;
 mod sharded;
 mod sys;
+mod unfinished;
 mod writers;
 mod xattr;
 
@@ -76,6 +77,7 @@ use lower_watch::Overflows;
 use mapped::Mapped;
 use node::{DescriptorCache, Nodes};
 use sys::fanotify::Fanotify;
+use unfinished::Unfinished;
 use writers::Writers;
 
 /// The pass-through file system; see the crate.
@@ -93,6 +95,7 @@ pub(crate) struct Inner {
     flocks: Arc<Share>,
     dirs: HandleTable<OpenDir>,
     open_dirs: Arc<Share>,
+    unfinished: Unfinished,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,
     leased: Arc<Leased>,

@@ -1,9 +1,10 @@
 //! Whether directories may be opened without a request.
 //!
-//! READDIR comes without a handle then, and each is answered through a descriptor of its own. A listing must go on
-//! from any of its offsets in a directory that was opened anew: not everywhere. btrfs remembers with a
-//! descriptor where the directory ended when it was opened, and who renames what it lists finds its new names for
-//! ever without; ramfs and others keep the position with it, and pass over names where some were removed.
+//! READDIR comes without a handle then, and the directory is opened for it, unless one is still open where the
+//! listing goes on (`unfinished.rs`). So a listing must go on from any of its offsets in a directory that was opened
+//! anew: not everywhere. btrfs remembers with a descriptor where the directory ended when it was opened, and who
+//! renames what it lists finds its new names for ever without; ramfs and others keep the position with it, and pass
+//! over names where some were removed.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;

@@ -8,11 +8,15 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Lower, Preset, Settings};
+use rustix::fs::OFlags;
 
 use support::{Mount, OwnFileSystem, can_mount};
 
@@ -190,6 +194,105 @@ fn directories_are_opened_by_request_where_another_file_system_is_mounted_below(
     }
 }
 
+/// A mount of a tmpfs, whose directories the kernel opens without a request, and the device of that; not before
+/// Linux 6.14.
+fn opening_unasked() -> Option<(Mount, u64)> {
+    let lower = tempfile::tempdir().unwrap();
+    let own = OwnFileSystem::at(lower.path(), "tmpfs", None);
+    let device = fs::metadata(lower.path()).unwrap().dev();
+    let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
+    drop(own);
+    let opens = mount.stackfs.lets_directories_open();
+    if !opens {
+        eprintln!("skipped: directories are opened by request here");
+    }
+    opens.then_some((mount, device))
+}
+
+/// How many descriptors of this process read a directory of the device.
+fn reading(device: u64) -> usize {
+    let reads = |entry: fs::DirEntry| {
+        let number = entry.file_name().into_string().unwrap();
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+        let found = fs::metadata(entry.path()).ok()?;
+        let path = flags & OFlags::PATH.bits() != 0;
+        (!path && found.is_dir() && found.dev() == device).then_some(())
+    };
+    let all = fs::read_dir("/proc/self/fd").unwrap();
+    all.filter_map(|entry| reads(entry.unwrap())).count()
+}
+
+#[test]
+fn a_listing_that_is_given_up_does_not_keep_its_directory_open_for_good() {
+    if !can_mount() {
+        return;
+    }
+    let Some((mount, device)) = opening_unasked() else {
+        return;
+    };
+    let others = reading(device);
+    let names: Vec<String> = (0..100).map(|number| format!("d{number}")).collect();
+    for name in &names {
+        fs::create_dir(mount.path(name)).unwrap();
+        fs::write(mount.path(name).join("file"), "").unwrap();
+    }
+    for name in &names {
+        assert_eq!(list(&mount.path(name)), ["file"]);
+    }
+    assert_eq!(reading(device), others, "all were listed to the end");
+    for name in &names {
+        fs::write(mount.path(name).join("other"), "").unwrap();
+        fs::read_dir(mount.path(name))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+    }
+    let kept = reading(device) - others;
+    assert!((1..=16).contains(&kept), "{kept}");
+    for name in &names {
+        fs::remove_dir_all(mount.path(name)).unwrap();
+    }
+    let end = Instant::now() + Duration::from_secs(30);
+    while reading(device) > others {
+        assert!(Instant::now() < end, "removed directories are kept open");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn two_who_list_a_directory_at_a_time_get_all_of_it_each() {
+    if !can_mount() {
+        return;
+    }
+    let Some((mount, _)) = opening_unasked() else {
+        return;
+    };
+    let directory = mount.path("d");
+    fs::create_dir(&directory).unwrap();
+    let mut expected = HashSet::new();
+    for number in 0..CHANGED {
+        let name = format!("a-name-of-some-length-{number}");
+        fs::write(directory.join(&name), "").unwrap();
+        expected.insert(name);
+    }
+    let mut listings = [Vec::new(), Vec::new()];
+    let mut both = [(); 2].map(|()| fs::read_dir(&directory).unwrap());
+    for _ in 0..CHANGED {
+        for (entries, names) in both.iter_mut().zip(&mut listings) {
+            let entry = entries.next().unwrap().unwrap();
+            names.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    assert!(both.iter_mut().all(|entries| entries.next().is_none()));
+    for names in listings {
+        assert_eq!(names.len(), CHANGED);
+        assert_eq!(HashSet::from_iter(names), expected);
+    }
+}
+
 #[test]
 fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
     if !can_mount() {
@@ -207,13 +310,13 @@ fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
         shell.args(["-ec", script]).current_dir(mount.below("d"));
         assert!(shell.status().unwrap().success());
         let expected = list(&mount.below("d"));
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while list(&mount.path("d")) != expected {
             assert!(
-                std::time::Instant::now() < deadline,
+                Instant::now() < deadline,
                 "not seen through the mount: {script}"
             );
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     assert_eq!(list(&mount.path("d")), names);
@@ -245,7 +348,7 @@ fn the_mount_reads_ahead_what_the_preset_says() {
     ] {
         let mount = Mount::new(preset);
         let device = fs::metadata(mount.path("")).unwrap();
-        let device = std::os::unix::fs::MetadataExt::dev(&device);
+        let device = device.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         let found = fs::read_to_string(&file).unwrap();
