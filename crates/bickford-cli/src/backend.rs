@@ -155,6 +155,14 @@ pub(crate) struct Choices {
     #[arg(long)]
     pub(crate) nfs_export: bool,
 
+    /// Let the mount be id-mapped, as containers with user namespaces of their own do
+    ///
+    /// With mount_setattr(2) or 'mount --bind -o X-mount.idmap=...'; Linux 6.12 or later. Who calls is then
+    /// not known but where something is made: a write drops set-id bits, root's too, and layers tell no
+    /// user. Not with allow_root.
+    #[arg(long)]
+    pub(crate) allow_idmap: bool,
+
     /// A layer over SOURCE, such as 'log:format=json'; may be given again, the first is outermost
     ///
     /// 'bickford layers' lists them with their options.
@@ -263,6 +271,7 @@ impl Backend {
         settings.xattr = !choices.no_xattr;
         settings.permission_checks = !choices.no_permission_checks;
         settings.nfs_export = choices.nfs_export;
+        settings.allow_idmap = choices.allow_idmap;
         if choices.nfs_export && !choices.layers.is_empty() {
             return Err(Failure::new(
                 "--nfs-export: a layer has seen no name of what comes by a file handle; leave --nfs-export or --layer out",

@@ -122,6 +122,36 @@ fn every_result_through_crypt_is_that_of_the_lower_file_system() {
     }
 }
 
+#[test]
+fn every_result_where_mounts_can_be_mapped_is_that_of_the_lower_file_system() {
+    require_root();
+    let scratch = Scratch::new("pjdfstest-idmap");
+    let configuration = scratch.path().join("pjdfstest.toml");
+    fs::write(&configuration, CONFIGURATION).expect("configuration");
+    let watchdog = Watchdog::start("pjdfstest on the native directory", BODY_DEADLINE);
+    let native = results(&configuration, &scratch.directory("native"), &[]);
+    drop(watchdog);
+    for combination in Combination::encrypted() {
+        let lower = scratch.directory(&format!("lower-{combination}"));
+        let mount = Mount::over(&lower, &combination)
+            .argument("--allow-idmap")
+            .start();
+        let mount = match mount {
+            Err(error) if error.log.contains("Linux 6.12 is needed") => {
+                return eprintln!("left out: this kernel allows no id-mapped mounts of FUSE");
+            }
+            mount => mount.expect("the mount"),
+        };
+        let mounted = results(&configuration, mount.path(), &[]);
+        compare(
+            &format!("allow-idmap with {combination}"),
+            &native,
+            &mounted,
+        );
+        mount.finish();
+    }
+}
+
 /// Fails where a result on a mount is another one than that of the lower file system.
 fn compare(mount: &str, native: &BTreeMap<String, String>, mounted: &BTreeMap<String, String>) {
     eprintln!("{mount}: {}", counts(mounted));

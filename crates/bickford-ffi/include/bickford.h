@@ -647,12 +647,14 @@ int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
 int32_t bickford_notify_flush(uint64_t session);
 
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-// `transport=auto|dev|uring`, `prompt` and `no_yielding`, with commas between, or NULL; `config` may be NULL for
+// `transport=auto|dev|uring`, `prompt`, `no_yielding` and `allow_idmap`, with commas between, or NULL; `config` may be NULL for
 // the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 // `prompt` says that no call waits for another request of the session, be it by a lock that is
 // held until another request comes, or by using what it is mounted on: a thread of io_uring then
 // takes several requests at a time while calls are quick. `no_yielding` has threads of io_uring never
-// yield to callers, who otherwise stay on their CPU. `session` gets the number of the
+// yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
+// `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
+// something is made. `session` gets the number of the
 // session. When this returns, the mount answers; close the session with `bickford_session_close`.
 //
 // # Safety

@@ -22,6 +22,7 @@ pub(crate) struct Options {
     lower: Option<Lower>,
     no_xattr: bool,
     no_permission_checks: bool,
+    pub(crate) allow_idmap: bool,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -46,7 +47,7 @@ fn lower(name: &str) -> Result<Lower, Failure> {
 }
 
 impl Options {
-    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding` and the options of mount.fuse3(8).
+    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap` and the options of mount.fuse3(8).
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         Self::read(text, false)
     }
@@ -71,6 +72,7 @@ impl Options {
             lower: None,
             no_xattr: false,
             no_permission_checks: false,
+            allow_idmap: false,
         };
         for option in split_options(text) {
             match option.split_once('=') {
@@ -84,6 +86,7 @@ impl Options {
                 Some(("lower", name)) if stackfs => options.lower = Some(lower(name)?),
                 None if option == "prompt" => options.prompt = true,
                 None if option == "no_yielding" => options.no_yielding = true,
+                None if option == "allow_idmap" => options.allow_idmap = true,
                 None if stackfs && option == "no_xattr" => options.no_xattr = true,
                 None if stackfs && option == "no_permission_checks" => {
                     options.no_permission_checks = true;
@@ -102,6 +105,7 @@ impl Options {
         }
         settings.xattr = !self.no_xattr;
         settings.permission_checks = !self.no_permission_checks;
+        settings.allow_idmap = self.allow_idmap;
         match self.lower {
             Some(lower) => settings.lower(lower),
             None => settings,
@@ -140,14 +144,15 @@ mod tests {
 
     #[test]
     fn options_of_both_kinds_are_read() {
-        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,no_xattr,prompt,fsname=x";
+        let text = "ro,preset=opt,io=direct,transport=uring,lower=watch,no_xattr,allow_idmap,prompt,fsname=x";
         let options = Options::for_stackfs(text).unwrap();
         assert_eq!(options.mount.fsname.as_deref(), Some("x"));
         assert!(options.prompt && Options::parse("prompt").unwrap().prompt);
         assert!(!Options::parse("ro").unwrap().prompt);
         let settings = options.settings();
         assert!(settings.io == IoMode::Direct && settings.watch);
-        assert!(!settings.xattr && settings.permission_checks);
+        assert!(!settings.xattr && settings.permission_checks && settings.allow_idmap);
+        assert!(!Options::for_stackfs("").unwrap().settings().allow_idmap);
         let session = options.session(&bickford_config::default());
         assert_eq!(session.transport, TransportChoice::IoUring);
         assert_eq!(session.workers, Workers::default());

@@ -13,7 +13,8 @@
 //! average for callers that wait for their answers, and a caller that gets a signal has its answer
 //! at once while its debt stays. At most 65,536 answers are held back at once, over io_uring about 450
 //! of callers on each CPU; those beyond go at once, and their debt stays, too. Written pages that the kernel writes back later are charged to the
-//! user that the kernel names then, mostly root.
+//! user that the kernel names then, mostly root. Where mounts can be id-mapped the kernel names none but where
+//! something is made: all others count as one user.
 //!
 //! Bounds of bandwidth turn kernel pass-through off, a bound of operations the zero-message open
 //! and pass-through.

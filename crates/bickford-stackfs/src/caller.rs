@@ -19,9 +19,9 @@ pub(crate) fn has_bits_to_lose(stat: &Stat) -> bool {
 }
 
 /// Whether set-id bits stay when the caller writes. Not where it acts for somebody else: overlayfs writes for
-/// anybody with the rights of who mounted it.
+/// anybody with the rights of who mounted it. Without the caller's ids that cannot be told.
 pub(crate) fn keeps_set_id(cx: &Context<'_>) -> bool {
-    effective(cx).is_some() && is_capable(cx, CapabilitySet::FSETID)
+    cx.has_ids() && effective(cx).is_some() && is_capable(cx, CapabilitySet::FSETID)
 }
 
 /// Whether the caller has `wanted` in the user namespace of this process.
@@ -47,8 +47,8 @@ pub(crate) fn may_change_mode(cx: &Context<'_>, owner: u32) -> bool {
     }
 }
 
-/// The capabilities of the calling thread. None where it cannot be asked, or acts for somebody else just now,
-/// as a server of NFS does.
+/// The capabilities of the calling thread. None where it cannot be asked, or is known to act for somebody else
+/// just now, as a server of NFS does.
 fn effective(cx: &Context<'_>) -> Option<CapabilitySet> {
     let status = read(cx, "status")?;
     let words = |name: &str| {
@@ -57,7 +57,7 @@ fn effective(cx: &Context<'_>) -> Option<CapabilitySet> {
     };
     let uid: u32 = words("Uid:")?.nth(3)?.parse().ok()?;
     let bits = u64::from_str_radix(words("CapEff:")?.next()?, 16).ok()?;
-    (uid == cx.uid()).then(|| CapabilitySet::from_bits_retain(bits))
+    (uid == cx.uid() || !cx.has_ids()).then(|| CapabilitySet::from_bits_retain(bits))
 }
 
 fn shares_namespace(cx: &Context<'_>) -> Option<bool> {

@@ -44,6 +44,12 @@ impl FileSystem for StackFs {
             }
             negotiation.want(InitFlags::POSIX_ACL);
         }
+        if self.inner.settings.allow_idmap && !negotiation.allow_idmap() {
+            tracing::error!(
+                "StackFS: this kernel allows no id-mapped mounts of FUSE; Linux 6.12 is needed"
+            );
+            return Err(Errno::PROTO);
+        }
         if self.inner.settings.nfs_export {
             negotiation.want(InitFlags::EXPORT_SUPPORT);
         }

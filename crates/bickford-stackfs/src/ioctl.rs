@@ -55,9 +55,9 @@ impl Inner {
             .ok_or(Errno::INVAL)?
             .copy_from_slice(op.input);
         // The kernel checks who may change flags where it knows of them; where it does not, the
-        // lower file system shall, for the caller and not for us.
+        // lower file system shall, for the caller and not for us. One that does not tell the caller does.
         self.identity.with_fsetid()?;
-        let _acting = (changes(op) && cx.uid() != 0)
+        let _acting = (changes(op) && cx.uid() != 0 && cx.has_ids())
             .then(|| {
                 self.identity.become_caller(Caller {
                     uid: cx.uid(),

@@ -60,6 +60,7 @@ impl Preset {
             xattr: true,
             permission_checks: true,
             nfs_export: false,
+            allow_idmap: false,
             io: IoMode::Plain,
         };
         match self {
@@ -151,6 +152,12 @@ pub struct Settings {
     /// handles: ext2, ext3 and ext4. Whoever can make up handles, as an NFS client can, then reaches
     /// files beside SOURCE on its file system.
     pub nfs_export: bool,
+    /// Whether mounts can be id-mapped (mount_setattr(2); `FUSE_ALLOW_IDMAP`, Linux 6.12), as containers with user
+    /// namespaces of their own have them. The kernel then tells who calls only where something is made. What
+    /// depends on more is done as for a caller without privileges: a write drops set-id bits, root's too, and
+    /// chown(path, -1, -1) of a file that has them wants `CAP_FOWNER`. Not with
+    /// [`AccessPolicy::OwnerAndRoot`](bickford::mount::AccessPolicy::OwnerAndRoot).
+    pub allow_idmap: bool,
     /// How data travel.
     pub io: IoMode,
 }
@@ -170,8 +177,21 @@ impl Settings {
     /// Whether a mount may be served so.
     ///
     /// # Errors
-    /// [`Error::Shared`] when permissions are not to be checked and it is not a mount of root alone.
+    /// [`Error::Shared`] when permissions are not to be checked and it is not a mount of root alone;
+    /// [`Error::IdMapped`] when id-mapped mounts are to be allowed where they cannot be.
     pub fn check_mount(&self, mountpoint: &Path, options: &MountOptions) -> Result<(), Error> {
+        if self.allow_idmap {
+            if !self.permission_checks {
+                return Err(Error::IdMapped(
+                    "the kernel has to check permissions for them",
+                ));
+            }
+            if options.access == AccessPolicy::OwnerAndRoot {
+                return Err(Error::IdMapped(
+                    "allow_root asks who calls, which the kernel does not tell then",
+                ));
+            }
+        }
         if self.permission_checks {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bickford::mount::{MountEntry, MountOptions, Unmount, unmount};
+use bickford::mount::{AccessPolicy, MountEntry, MountOptions, Unmount, unmount};
 use bickford::notify::NotifyError;
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use bickford::session::SessionError;
@@ -203,6 +203,18 @@ impl FileSystem for Refuses {
     }
 }
 
+/// Wants mounts that can be id-mapped.
+struct Mappable;
+
+impl FileSystem for Mappable {
+    fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+        match negotiation.allow_idmap() {
+            true => Ok(()),
+            false => Err(Errno::OPNOTSUPP),
+        }
+    }
+}
+
 /// Has nothing mounted at the end, whatever the test found.
 struct Cleared<'a>(&'a Path);
 
@@ -210,6 +222,42 @@ impl Drop for Cleared<'_> {
     fn drop(&mut self) {
         while unmount(self.0, Unmount::Force).is_ok() {}
     }
+}
+
+#[test]
+fn what_the_kernel_would_not_map_does_not_begin() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let plain = MountOptions::new().fsname("bickford-test");
+        let checked = plain.clone().default_permissions(true);
+        let of_root = checked.clone().access(AccessPolicy::OwnerAndRoot);
+        for (options, text) in [
+            (plain, Some("mount with default_permissions")),
+            (of_root, Some("allow_root asks who calls")),
+            (checked, None),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let _watchdog = support::watch(dir.path().to_owned(), None);
+            let _cleared = Cleared(dir.path());
+            let begun = Session::mount(Mappable, dir.path(), &options, config);
+            let Some(text) = text else {
+                match begun {
+                    // The kernel serves it: an operation that is not there is not a connection refused.
+                    Ok(_session) => {
+                        let error = fs::read_dir(dir.path()).unwrap_err();
+                        assert_eq!(error.raw_os_error(), Some(Errno::NOSYS.raw_os_error()));
+                    }
+                    Err(error) => assert!(error.to_string().contains("not supported"), "{error}"),
+                }
+                continue;
+            };
+            let said = begun.unwrap_err().to_string();
+            assert!(said.contains(text), "{said}");
+            let left = MountEntry::at(dir.path()).unwrap().map(|it| it.source);
+            assert_eq!(left, None);
+        }
+        nothing_is_left();
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bickford::abi::INVALID_UIDGID;
 use bickford::layer::{About, Done, Outcome};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -109,8 +110,8 @@ impl<'a> Record<'a> {
             "{} unique={} uid={} gid={} pid={} {}",
             self.time,
             done.unique(),
-            done.uid(),
-            done.gid(),
+            id(done.uid()).map_or("?".to_owned(), |uid| uid.to_string()),
+            id(done.gid()).map_or("?".to_owned(), |gid| gid.to_string()),
             done.pid(),
             about.kind
         );
@@ -139,8 +140,8 @@ impl<'a> Record<'a> {
         let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
         put("time", self.time.to_string().into());
         put("unique", self.done.unique().0.into());
-        put("uid", self.done.uid().into());
-        put("gid", self.done.gid().into());
+        put("uid", id(self.done.uid()).into());
+        put("gid", id(self.done.gid()).into());
         put("pid", self.done.pid().into());
         put("op", self.about.kind.name().into());
         put("node", self.about.node.0.into());
@@ -162,6 +163,11 @@ impl<'a> Record<'a> {
         put("us", self.microseconds().into());
         Value::Object(object).to_string() + "\n"
     }
+}
+
+/// Where mounts can be id-mapped the kernel tells who calls only where something is made.
+fn id(id: u32) -> Option<u32> {
+    (id != INVALID_UIDGID).then_some(id)
 }
 
 #[cfg(test)]

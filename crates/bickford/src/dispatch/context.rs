@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bickford_abi::{InHeader, Opcode};
+use bickford_abi::{INVALID_UIDGID, InHeader, Opcode};
 
 use super::interrupt::Interrupt;
 use crate::Unique;
@@ -35,14 +35,22 @@ impl Context<'_> {
         self.opcode
     }
 
-    /// The caller's user for permissions (`fsuid`).
+    /// The caller's user for permissions (`fsuid`); `u32::MAX` where [`Context::has_ids`] says no.
     #[must_use]
     #[inline]
     pub fn uid(&self) -> u32 {
         self.header.uid
     }
 
-    /// The caller's group for permissions (`fsgid`).
+    /// Whether the kernel tells the caller's user and group. It does, but for requests that make nothing where
+    /// [`Negotiation::allow_idmap`](crate::filesystem::Negotiation::allow_idmap) was asked for.
+    #[must_use]
+    #[inline]
+    pub fn has_ids(&self) -> bool {
+        self.header.uid != INVALID_UIDGID
+    }
+
+    /// The caller's group for permissions (`fsgid`); `u32::MAX` where [`Context::has_ids`] says no.
     #[must_use]
     #[inline]
     pub fn gid(&self) -> u32 {

@@ -41,6 +41,8 @@ pub struct ServerConfig {
     pub max_in_flight: usize,
     /// Whose requests are answered.
     pub access: Admission,
+    /// Whether the kernel checks permissions whatever INIT settles (`default_permissions`), where that is known.
+    pub default_permissions: Option<bool>,
     /// Flags that the file system gets only when the transport can serve them.
     pub allowed: InitFlags,
 }
@@ -50,6 +52,7 @@ impl Default for ServerConfig {
         Self {
             max_in_flight: 65_536,
             access: Admission::Kernel,
+            default_permissions: None,
             allowed: InitFlags::all().difference(InitFlags::OVER_IO_URING),
         }
     }

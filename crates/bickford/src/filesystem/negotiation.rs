@@ -91,6 +91,18 @@ impl Negotiation {
         self.wanted -= flags;
     }
 
+    /// Lets mounts of the file system be id-mapped (mount_setattr(2), `FUSE_ALLOW_IDMAP`). Answers whether
+    /// they can be: from Linux 6.12 on. The kernel has to check permissions, so either
+    /// [`InitFlags::POSIX_ACL`] is wanted as well or the mount has
+    /// [`default_permissions`](crate::mount::MountOptions::default_permissions).
+    ///
+    /// Owners in requests and answers stay those of the file system: the kernel maps them. It tells the
+    /// caller's ids only where something is made, mapped as well, whichever mount it comes through:
+    /// [`Context::has_ids`](crate::Context::has_ids).
+    pub fn allow_idmap(&mut self) -> bool {
+        self.want(InitFlags::ALLOW_IDMAP)
+    }
+
     /// Takes flags out of what the kernel offers, so that nobody asked later can want them: how a
     /// layer keeps the file system below from what it cannot stand.
     pub fn withhold(&mut self, flags: InitFlags) {

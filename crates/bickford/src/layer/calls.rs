@@ -137,13 +137,13 @@ impl Done {
         self.unique
     }
 
-    /// The caller's user.
+    /// The caller's user; `u32::MAX` where [`Context::has_ids`] says no.
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// The caller's group.
+    /// The caller's group; `u32::MAX` where [`Context::has_ids`] says no.
     #[must_use]
     pub fn gid(&self) -> u32 {
         self.gid

@@ -251,6 +251,12 @@ impl MountGuard {
         self.own.as_ref().and_then(|own| own.identity)
     }
 
+    /// Whether it was mounted with `default_permissions`. `None` for passed descriptors.
+    pub(crate) fn checks_permissions(&self) -> Option<bool> {
+        let mut options = self.own.as_ref()?.entry.super_options.split(',');
+        Some(options.any(|option| option == "default_permissions"))
+    }
+
     /// Where it is mounted.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint

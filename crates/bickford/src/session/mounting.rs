@@ -68,6 +68,7 @@ impl Session {
             let owner = rustix::process::getuid().as_raw();
             config.server.access = Admission::OwnerAndRoot(owner);
         }
+        config.server.default_permissions = mounted.guard.checks_permissions();
         let connection = mounted
             .connection()
             .map(u64::from)

@@ -8,7 +8,7 @@ use bickford_abi::{self as abi, InitFlags, InitIn, InitOut};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::{Negotiated, Server, respond_error, respond_ok};
+use super::{Admission, Negotiated, Server, respond_error, respond_ok};
 use crate::decode::Incoming;
 use crate::filesystem::Negotiation;
 use crate::ops::Protocol;
@@ -65,7 +65,30 @@ impl Server {
         if let Err(errno) = self.ask(&mut negotiation) {
             return respond_error(responder, ticket, errno);
         }
+        if let Some(reason) = self.cannot_be_mapped(negotiation.wanted()) {
+            tracing::error!("allow id-mapped mounts: {reason}");
+            self.refused_with(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            return respond_error(responder, ticket, Errno::INVAL);
+        }
         self.settle(&input, negotiation, responder, ticket);
+    }
+
+    /// Why mounts cannot be id-mapped, where the file system wants to let them. The kernel itself would end the
+    /// connection without a word.
+    fn cannot_be_mapped(&self, wanted: InitFlags) -> Option<&'static str> {
+        if !wanted.contains(InitFlags::ALLOW_IDMAP) {
+            return None;
+        }
+        let unchecked = self.config.default_permissions == Some(false);
+        if self.config.access != Admission::Kernel {
+            Some(
+                "allow_root asks who calls, and the kernel does not tell then; leave one of the two out",
+            )
+        } else if unchecked && !wanted.contains(InitFlags::POSIX_ACL) {
+            Some("the kernel has to check permissions then; mount with default_permissions")
+        } else {
+            None
+        }
     }
 
     fn settle(

@@ -27,6 +27,7 @@ public final class Main {
               --workers N         threads that serve (0, the default: as many as the load asks for)
               -o OPTIONS          those of mount.fuse3(8), preset=base|opt|fast, transport=auto|dev|uring, no_xattr,
                                   no_yielding where threads of io_uring shall not yield to callers,
+                                  allow_idmap for mounts that can be id-mapped,
                                   prompt where no call waits for another request of the mount, and on a mount
                                   that root alone uses no_permission_checks
             """;
