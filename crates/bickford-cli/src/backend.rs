@@ -158,8 +158,8 @@ pub(crate) struct Choices {
     /// Let the mount be id-mapped, as containers with user namespaces of their own do
     ///
     /// With mount_setattr(2) or 'mount --bind -o X-mount.idmap=...'; Linux 6.12 or later. Who calls is then
-    /// not known but where something is made: a write drops set-id bits, root's too, and layers tell no
-    /// user. Not with allow_root.
+    /// not known but where something is made: truncate(2), fallocate(2) and copy_file_range(2) drop set-id
+    /// bits, root's too, and layers tell no user. Not with allow_root.
     #[arg(long)]
     pub(crate) allow_idmap: bool,
 

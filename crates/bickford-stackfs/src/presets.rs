@@ -154,8 +154,8 @@ pub struct Settings {
     pub nfs_export: bool,
     /// Whether mounts can be id-mapped (mount_setattr(2); `FUSE_ALLOW_IDMAP`, Linux 6.12), as containers with user
     /// namespaces of their own have them. The kernel then tells who calls only where something is made. What
-    /// depends on more is done as for a caller without privileges: a write drops set-id bits, root's too, and
-    /// chown(path, -1, -1) of a file that has them wants `CAP_FOWNER`. Not with
+    /// depends on more is done as for a caller without privileges: truncate(2), fallocate(2) and copy_file_range(2)
+    /// drop set-id bits, root's too, and chown(path, -1, -1) of a file that has them wants `CAP_FOWNER`. Not with
     /// [`AccessPolicy::OwnerAndRoot`](bickford::mount::AccessPolicy::OwnerAndRoot).
     pub allow_idmap: bool,
     /// How data travel.
