@@ -172,7 +172,9 @@ fn nobody_moves_the_processes_of_others_to_a_cgroup() {
     let process = sleeper.0.id().to_string();
     let name = format!("bickford-test-{process}");
     for io in MODES {
-        let lower = tempfile::tempdir().unwrap();
+        // Goes last, when nothing is mounted in it any more.
+        let around = tempfile::tempdir().unwrap();
+        let lower = tempfile::tempdir_in(around.path()).unwrap();
         let cgroups = Bound::cgroups(&lower.path().join("cgroups"));
         let group = Group::new(cgroups.0.join(&name), process.clone());
         let members = group.path.join("cgroup.procs");

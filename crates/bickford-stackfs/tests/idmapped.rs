@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -155,10 +155,13 @@ fn happens(view: &Path, below: &Path) -> Vec<String> {
     seen
 }
 
-fn lower() -> (tempfile::TempDir, OwnFileSystem) {
-    let directory = tempfile::tempdir().unwrap();
-    let own = OwnFileSystem::at(directory.path(), "tmpfs", Some(c"mode=755"));
-    (directory, own)
+/// Where a file system of its own is mounted, that, and a directory in it; to be dropped the other way round.
+fn lower() -> (tempfile::TempDir, OwnFileSystem, tempfile::TempDir) {
+    let point = tempfile::tempdir().unwrap();
+    let own = OwnFileSystem::at(point.path(), "tmpfs", Some(c"mode=755"));
+    let directory = tempfile::tempdir_in(point.path()).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    (point, own, directory)
 }
 
 #[test]
@@ -171,11 +174,11 @@ fn owners_are_mapped_as_they_are_without_fuse() {
         eprintln!("left out: id-mapped mounts of FUSE need Linux 6.12");
         return;
     }
-    let (native, _own) = lower();
+    let (_point, _own, native) = lower();
     let view = Mapped::of(native.path()).expect("mounts of tmpfs can be id-mapped");
     let expected = happens(view.path(), native.path());
     for io in [IoMode::Passthrough, IoMode::Cached, IoMode::Direct] {
-        let (directory, _own) = lower();
+        let (_point, _own, directory) = lower();
         let mount = Mount::over(directory, |builder| {
             let mut settings = Preset::Fast.settings();
             (settings.io, settings.allow_idmap) = (io, true);

@@ -162,7 +162,7 @@ fn what_does_not_change_is_asked_once() {
 /// Nodes of such a file system are in the table, by their handles.
 #[test]
 fn what_does_not_change_is_asked_once_where_nodes_are_in_the_table() {
-    let Some((watched, _tmpfs, _point)) = watched_alone() else {
+    let Some((_point, _tmpfs, watched)) = watched_alone() else {
         return;
     };
     let mount = &watched.mount;
@@ -410,13 +410,14 @@ fn a_size_that_changes_before_it_is_answered_is_seen() {
     });
 }
 
-/// A watched directory on a file system that nobody else changes.
-fn watched_alone() -> Option<(Watched, OwnFileSystem, tempfile::TempDir)> {
+/// A watched directory on a file system that nobody else changes: its mount point, that, and the mount, to be
+/// dropped the other way round.
+fn watched_alone() -> Option<(tempfile::TempDir, OwnFileSystem, Watched)> {
     can_mount().then(|| {
         let point = tempfile::tempdir().unwrap();
         let tmpfs = OwnFileSystem::at(point.path(), "tmpfs", None);
         let lower = tempfile::tempdir_in(point.path()).unwrap();
-        (watched_over(lower), tmpfs, point)
+        (point, tmpfs, watched_over(lower))
     })
 }
 
@@ -442,7 +443,7 @@ fn count_in(directory: &OwnedFd) -> usize {
 
 #[test]
 fn what_is_told_to_a_full_queue_is_not_lost() {
-    let Some((watched, _tmpfs, _point)) = watched_alone() else {
+    let Some((_point, _tmpfs, watched)) = watched_alone() else {
         return;
     };
     let mount = &watched.mount;
@@ -479,7 +480,7 @@ fn what_is_told_to_a_full_queue_is_not_lost() {
 /// Nothing but opening it tells of such a directory.
 #[test]
 fn a_listing_that_the_queue_lost_is_read_again_when_the_directory_is_opened() {
-    let Some((watched, _tmpfs, _point)) = watched_alone() else {
+    let Some((_point, _tmpfs, watched)) = watched_alone() else {
         return;
     };
     let mount = &watched.mount;

@@ -101,7 +101,9 @@ fn the_lower_file_system_sees_who_sets_an_attribute_of_its_own() {
         return;
     }
     for preset in [Preset::Base, Preset::Opt, Preset::Fast] {
-        let lower = tempfile::tempdir().unwrap();
+        // Goes last, when nothing is mounted in it any more.
+        let around = tempfile::tempdir().unwrap();
+        let lower = tempfile::tempdir_in(around.path()).unwrap();
         let place = lower.path().join("foreign");
         fs::create_dir(&place).unwrap();
         let options = MountOptions::new()
