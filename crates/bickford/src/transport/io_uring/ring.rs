@@ -261,10 +261,7 @@ impl Server {
             match event {
                 Event::Woken => {}
                 Event::Lost(errno) if is_closed(errno) => return Err(Ended::Closed),
-                Event::Lost(errno) => {
-                    tracing::error!(queue = self.queue.number, "an entry was given up: {errno}");
-                    self.took();
-                }
+                Event::Lost(errno) => self.lost(errno)?,
                 Event::Request(held) => {
                     self.took();
                     self.hand_over(held)?;
