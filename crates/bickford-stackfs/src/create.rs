@@ -7,7 +7,7 @@ use bickford::ops::{
     decode_device,
 };
 use bickford::{Context, NodeId};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, StatxAttributes};
 use rustix::io::Errno;
 
 use crate::Inner;
@@ -221,6 +221,7 @@ impl Inner {
         let lower = Lower {
             fd,
             flags: lower_flags,
+            append_only: Some(found.statx.stx_attributes.contains(StatxAttributes::APPEND)),
         };
         // Before it counts as open: making a mapping invalidates what the kernel has of its times anyway.
         let entry = self.entry(&found);

@@ -100,6 +100,8 @@ pub(crate) struct Lower {
     pub(crate) fd: OwnedFd,
     /// What it was opened with.
     pub(crate) flags: OFlags,
+    /// Whether it is marked append-only (chattr(1)), where that is known.
+    pub(crate) append_only: Option<bool>,
 }
 
 /// The lower side of the flags of open(2).
@@ -159,7 +161,11 @@ impl Inner {
         let mut wanted = lower_flags(op.flags, self.write_back());
         let open = |flags| {
             let fd = self.open_for(cx, op.node.0, flags)?;
-            Ok(Lower { fd, flags })
+            Ok(Lower {
+                fd,
+                flags,
+                append_only: None,
+            })
         };
         let mut lower = open(wanted);
         // Only a file's owner may ask for it, and who serves may be another.
@@ -206,7 +212,8 @@ impl Inner {
             self.backings.open(node, &file, &|file| {
                 // A mapping of the lower file writes anywhere in it, and the kernel refuses one that is shared
                 // and writable only where it knows that the file is append-only.
-                if is_marked_append_only(file) {
+                let marked = lower.append_only;
+                if marked.unwrap_or_else(|| is_marked_append_only(file)) {
                     return Some(Err(Errno::INVAL.into()));
                 }
                 self.identity.with_fsetid().ok()?;
