@@ -157,10 +157,10 @@ impl Combination {
         }
     }
 
-    /// Those that run what is encrypted: each preset over `/dev/fuse`, and io_uring with the page
-    /// cache of the mount and without.
+    /// Those that run what need not run with all, as what is encrypted: each preset over `/dev/fuse`, and
+    /// io_uring with the page cache of the mount and without.
     #[must_use]
-    pub fn encrypted() -> Vec<Self> {
+    pub fn few() -> Vec<Self> {
         let mut set = vec![
             Self::dev(Preset::Base, 1),
             Self::dev(Preset::Opt, 4),

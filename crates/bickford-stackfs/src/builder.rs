@@ -99,9 +99,12 @@ pub enum Error {
     /// Without the kernel's checks whoever gets at the mount may do all that this process may.
     #[error("no permission checks: {0}")]
     Shared(&'static str),
-    /// Mounts cannot be id-mapped.
-    #[error("allow id-mapped mounts: {0}; leave one of the two out")]
-    IdMapped(&'static str),
+    /// Mounts are to be id-mapped, and permissions not to be checked.
+    #[error(
+        "allow id-mapped mounts: the kernel has to check permissions for them; leave out one of allow-idmap and \
+         no-permission-checks"
+    )]
+    IdMapped,
     /// File handles would not hold.
     #[error(
         "serve {0:?} for NFS: node ids there are no file handles; it takes root, and ext2, ext3 or ext4"

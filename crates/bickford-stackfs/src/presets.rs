@@ -178,19 +178,10 @@ impl Settings {
     ///
     /// # Errors
     /// [`Error::Shared`] when permissions are not to be checked and it is not a mount of root alone;
-    /// [`Error::IdMapped`] when id-mapped mounts are to be allowed where they cannot be.
+    /// [`Error::IdMapped`] when id-mapped mounts are to be allowed without them.
     pub fn check_mount(&self, mountpoint: &Path, options: &MountOptions) -> Result<(), Error> {
-        if self.allow_idmap {
-            if !self.permission_checks {
-                return Err(Error::IdMapped(
-                    "the kernel has to check permissions for them",
-                ));
-            }
-            if options.access == AccessPolicy::OwnerAndRoot {
-                return Err(Error::IdMapped(
-                    "allow_root asks who calls, which the kernel does not tell then",
-                ));
-            }
+        if self.allow_idmap && !self.permission_checks {
+            return Err(Error::IdMapped);
         }
         if self.permission_checks {
             return Ok(());

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use bickford::abi::InitFlags;
-use bickford::mount::probe_kernel;
-use bickford_stackfs::{IoMode, Preset};
+use bickford::mount::{MountOptions, probe_kernel};
+use bickford_stackfs::{Error, IoMode, Preset};
 use rustix::mount::UnmountFlags;
 
 use support::{Mount, OwnFileSystem, can_mount};
@@ -197,4 +197,12 @@ fn others_are_not_mapped() {
     }
     let mount = Mount::new(Preset::Fast);
     assert!(Mapped::of(&mount.path("")).is_none());
+}
+
+#[test]
+fn they_take_permission_checks() {
+    let mut settings = Preset::Fast.settings();
+    (settings.allow_idmap, settings.permission_checks) = (true, false);
+    let refused = settings.check_mount(Path::new("/mnt"), &MountOptions::new());
+    assert!(matches!(refused, Err(Error::IdMapped)), "{refused:?}");
 }

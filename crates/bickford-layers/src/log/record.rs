@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bickford::abi::INVALID_UIDGID;
 use bickford::layer::{About, Done, Outcome};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -106,12 +105,16 @@ impl<'a> Record<'a> {
 
     pub(super) fn text(&self) -> String {
         let Self { done, about, .. } = self;
+        let known = |id: u32| match done.has_ids() {
+            true => id.to_string(),
+            false => "?".to_owned(),
+        };
         let mut line = format!(
             "{} unique={} uid={} gid={} pid={} {}",
             self.time,
             done.unique(),
-            id(done.uid()).map_or("?".to_owned(), |uid| uid.to_string()),
-            id(done.gid()).map_or("?".to_owned(), |gid| gid.to_string()),
+            known(done.uid()),
+            known(done.gid()),
             done.pid(),
             about.kind
         );
@@ -140,8 +143,9 @@ impl<'a> Record<'a> {
         let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
         put("time", self.time.to_string().into());
         put("unique", self.done.unique().0.into());
-        put("uid", id(self.done.uid()).into());
-        put("gid", id(self.done.gid()).into());
+        let known = |id: u32| self.done.has_ids().then_some(id);
+        put("uid", known(self.done.uid()).into());
+        put("gid", known(self.done.gid()).into());
         put("pid", self.done.pid().into());
         put("op", self.about.kind.name().into());
         put("node", self.about.node.0.into());
@@ -163,11 +167,6 @@ impl<'a> Record<'a> {
         put("us", self.microseconds().into());
         Value::Object(object).to_string() + "\n"
     }
-}
-
-/// Where mounts can be id-mapped the kernel tells who calls only where something is made.
-fn id(id: u32) -> Option<u32> {
-    (id != INVALID_UIDGID).then_some(id)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bickford_abi::INVALID_UIDGID;
 use rustix::io::Errno;
 
 use super::about::{Describe, outcome_of};
@@ -137,13 +138,19 @@ impl Done {
         self.unique
     }
 
-    /// The caller's user; `u32::MAX` where [`Context::has_ids`] says no.
+    /// Whether the kernel tells the caller's user and group, see [`Context::has_ids`].
+    #[must_use]
+    pub fn has_ids(&self) -> bool {
+        self.uid != INVALID_UIDGID
+    }
+
+    /// The caller's user; `u32::MAX` where [`Self::has_ids`] says no.
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// The caller's group; `u32::MAX` where [`Context::has_ids`] says no.
+    /// The caller's group; `u32::MAX` where [`Self::has_ids`] says no.
     #[must_use]
     pub fn gid(&self) -> u32 {
         self.gid
