@@ -23,6 +23,7 @@ use bickford::layer::{
 };
 
 use crate::LayerError;
+use crate::files::{advice, append, replace};
 use crate::registry::{Built, Entry, Reporter, stack};
 use crate::spec::Options;
 
@@ -41,6 +42,9 @@ pub const ENTRY: Entry = Entry {
     ],
     constructor: construct,
 };
+
+/// As any program's output: the umask decides.
+const MODE: u32 = 0o666;
 
 /// Four buckets for each power of two of nanoseconds.
 const BUCKETS: usize = 4 * 64;
@@ -288,8 +292,13 @@ fn construct(
     };
     // Better now than after hours of counting.
     if let Some(path) = &layer.file {
-        let created = std::fs::File::create(path);
-        created.map_err(|error| options.error(format_args!("{}: {error}", path.display())))?;
+        append(path, MODE).map_err(|error| {
+            options.error(format_args!(
+                "file={}: {error}{}",
+                path.display(),
+                advice(&error)
+            ))
+        })?;
     }
     let about = match &layer.file {
         Some(path) => format!("to {} at the end", path.display()),
@@ -339,15 +348,16 @@ impl Layer for Stats {
         } else {
             self.counters.text()
         };
-        match &self.file {
-            Some(path) => {
-                if let Err(error) = std::fs::write(path, text) {
-                    tracing::error!(layer = "stats", path = %path.display(), "not written: {error}");
+        if let Some(path) = &self.file {
+            match replace(path, MODE, &text) {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(layer = "stats", path = %path.display(), "not written, and so logged: {error}");
                 }
             }
-            None => text
-                .lines()
-                .for_each(|line| tracing::info!(layer = "stats", "{line}")),
+        }
+        for line in text.lines() {
+            tracing::info!(layer = "stats", "{line}");
         }
     }
 }

@@ -7,14 +7,15 @@
 //! | `ops=A\|B` | which operations; all by default |
 //! | `paths=false` | node ids alone; saves the table of names |
 //! | `data=true` | READ and WRITE are to come here: turns kernel pass-through off |
-//! | `size=SIZE` | a file of this size is renamed to PATH.1 and a new one begun; 64M by default |
+//! | `size=SIZE` | a regular file of this size is renamed to PATH.1 and a new one begun; 64M by default |
 //! | `keep=N` | how many such files are kept; 5 by default |
 //! | `buffer=N` | lines that may wait to be written; 8192 by default |
 //!
 //! A line is written when the operation has been answered. Writing is done by a thread of its own:
 //! an operation never waits for the log. When more lines wait than `buffer`, further ones are
 //! dropped, and the next line that is written says how many. At the end of the session everything
-//! that waits is written.
+//! that waits is written, but to a FIFO that is full then. Devices and FIFOs are not rotated; a file that
+//! logrotate(8) renamed is gone on with until it is full, and the one of its name then.
 //!
 //! # Format
 //! Text: `TIME unique=N uid=N gid=N pid=N OPERATION PATH [-> NEW_PATH] [key=value ...] = RESULT in N us`.
@@ -25,6 +26,7 @@
 //! backslashes, and bytes that are not UTF-8, are written as `\xNN`, so that no name can forge a
 //! line.
 
+mod output;
 mod record;
 mod writer;
 
@@ -42,8 +44,9 @@ use crate::names::{NAMING, Names};
 use crate::registry::{Built, Entry, stack};
 use crate::spec::Options;
 use crate::stats::is_json;
+use output::Rotation;
 use record::Record;
-use writer::{Rotation, Writer};
+use writer::Writer;
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {

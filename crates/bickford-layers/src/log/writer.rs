@@ -1,25 +1,15 @@
-//! Writes lines from a thread of its own, and rotates the file.
+//! Writes lines from a thread of its own.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use super::output::{Output, Rotation};
+use crate::files::advice;
 use crate::registry::Reporter;
-
-/// When a file is rotated, and what is kept.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rotation {
-    /// Bytes after which a new file is begun.
-    pub(super) size: u64,
-    /// How many of the old ones are kept.
-    pub(super) keep: u64,
-}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -46,75 +36,6 @@ pub(super) struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Debug)]
-enum Output {
-    StandardError,
-    File {
-        path: PathBuf,
-        file: File,
-        written: u64,
-        rotation: Rotation,
-    },
-}
-
-fn open(path: &Path) -> io::Result<(File, u64)> {
-    // It tells names of files, also those that are encrypted below.
-    let mut options = OpenOptions::new();
-    let options = options.append(true).create(true).mode(0o600);
-    let file = options.open(path)?;
-    let length = file.metadata()?.len();
-    Ok((file, length))
-}
-
-fn numbered(path: &Path, number: u64) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(format!(".{number}"));
-    name.into()
-}
-
-impl Output {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match self {
-            Self::StandardError => io::stderr().write_all(lines),
-            Self::File { file, written, .. } => {
-                file.write_all(lines)?;
-                *written += lines.len() as u64;
-                Ok(())
-            }
-        }
-    }
-
-    /// Begins a new file where the current one is full. On failure the current one goes on.
-    fn rotate(&mut self) -> io::Result<()> {
-        let Self::File {
-            path,
-            file,
-            written,
-            rotation,
-        } = self
-        else {
-            return Ok(());
-        };
-        if *written < rotation.size {
-            return Ok(());
-        }
-        if rotation.keep == 0 {
-            std::fs::remove_file(&*path)?;
-        }
-        for number in (1..rotation.keep).rev() {
-            match std::fs::rename(numbered(path, number), numbered(path, number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        if rotation.keep > 0 {
-            std::fs::rename(&*path, numbered(path, 1))?;
-        }
-        (*file, *written) = open(path)?;
-        Ok(())
-    }
-}
-
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,11 +59,17 @@ impl Shared {
     fn run(&self, output: &mut Output) {
         while let Some(lines) = self.take() {
             for line in lines {
-                let done = output.write(line.as_bytes()).and_then(|()| output.rotate());
-                if let Err(error) = done
+                let written = output.write(line.as_bytes(), || self.queue().ended);
+                if let Err(error) = written
                     && self.failed.fetch_add(1, Ordering::Relaxed) == 0
                 {
                     tracing::error!(layer = "log", "a line was not written: {error}");
+                }
+                if let Err(error) = output.rotate() {
+                    tracing::error!(
+                        layer = "log",
+                        "the file was not rotated and goes on: {error}"
+                    );
                 }
             }
         }
@@ -159,16 +86,10 @@ impl Writer {
         let output = match path {
             None => Output::StandardError,
             Some(path) => {
-                // The process may change its directory when it goes to the background.
-                let path = std::path::absolute(&path).unwrap_or(path);
-                let (file, written) =
-                    open(&path).map_err(|error| format!("file={}: {error}", path.display()))?;
-                Output::File {
-                    path,
-                    file,
-                    written,
-                    rotation,
-                }
+                let opened = Output::open(&path, rotation);
+                opened.map_err(|error| {
+                    format!("file={}: {error}{}", path.display(), advice(&error))
+                })?
             }
         };
         let shared = Shared {
@@ -268,7 +189,9 @@ impl Reporter for Writer {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
+    use super::super::output::numbered;
     use super::*;
 
     const ROTATION: Rotation = Rotation { size: 20, keep: 2 };

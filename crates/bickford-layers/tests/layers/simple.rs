@@ -51,7 +51,17 @@ fn stats_count_what_was_answered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stats.json");
     let spec = format!("stats:format=json,file={}", path.display());
+    std::fs::write(
+        &path,
+        "figures of the session before, which were longer than those of this one\n".repeat(99),
+    )
+    .unwrap();
     let mut fixture = fixture(&[&spec]);
+    let before = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        before.starts_with("figures"),
+        "they stay until there are new ones"
+    );
     for _ in 0..3 {
         let answer = fixture.call(Opcode::Read, 2, &read(100));
         assert_eq!(answer.length(), size_of::<OutHeader>() + 100);

@@ -1,0 +1,40 @@
+//! Files that users name for logs and figures.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Neither the start nor the end of a session waits for the reader of a FIFO.
+fn nonblocking(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(mode);
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options
+}
+
+/// Opens a file at its end; what is in it stays.
+pub(crate) fn append(path: &Path, mode: u32) -> io::Result<File> {
+    nonblocking(mode).append(true).open(path)
+}
+
+/// Puts text in the place of what is in the file.
+pub(crate) fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
+    let mut options = nonblocking(mode);
+    let mut file = options.write(true).truncate(true).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// What to do about a file that cannot be opened; may be empty.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NXIO) => {
+            "; it is a FIFO that nobody reads, or a socket: start its reader before, or name a file"
+        }
+        Some(Errno::ISDIR) => "; name a file in it",
+        _ => "",
+    }
+}
