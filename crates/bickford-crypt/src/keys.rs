@@ -234,8 +234,25 @@ pub(crate) fn create(path: &Path, passphrase: &[u8], cost: Cost) -> Result<(), E
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600).open(path);
     let mut file = file.map_err(failed)?;
-    file.write_all(&bytes).map_err(failed)?;
-    file.sync_all().map_err(failed)
+    let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        // Nothing uses it yet, and a part of one would be in the way of the next try.
+        let _ = std::fs::remove_file(path);
+        return Err(failed(error));
+    }
+    // Whatever is encrypted with a key is lost without it: its name is to outlive a crash, too. Not
+    // every file system and every directory lets us make sure.
+    if let Err(error) = sync_directory_of(path) {
+        tracing::warn!(layer = "crypt", path = %path.display(), "the directory of a new key file was not synced: {error}");
+    }
+    Ok(())
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    std::fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
