@@ -221,6 +221,9 @@ fn chrome_output_is_json_and_opcodes_are_filtered() {
         "mkdir,RMDIR",
         "--count",
         "2",
+        // Later than any time of the clock.
+        "--duration",
+        "18446744073709551615",
     ];
     let trace = Trace::start(&place, count);
     look_up(&place, "missing", 5);

@@ -23,10 +23,14 @@ impl Room {
         })
     }
 
-    /// Bytes of the device: with room for ext4's own tables and journal and for files that grow by appends.
+    /// Bytes that the files may come to: some grow by appends.
+    pub(crate) fn grown(self) -> u64 {
+        self.bytes.saturating_add(self.bytes / 4)
+    }
+
+    /// Bytes of the device: with room for ext4's own tables and journal.
     pub(crate) fn length(self) -> u64 {
-        let grown = self.bytes.saturating_add(self.bytes / 4);
-        grown.saturating_add(512 << 20)
+        self.grown().saturating_add(512 << 20)
     }
 
     /// `-N` of mke2fs(8); `None` where what it makes by itself, an inode for 16 KiB in its present
@@ -63,8 +67,10 @@ impl Kind {
             Self::Postmark {
                 files,
                 transactions,
-            } => (files + transactions / 2) * (64 << 10),
-            Self::Copy { bytes } => 2 * bytes,
+            } => files
+                .saturating_add(transactions / 2)
+                .saturating_mul(64 << 10),
+            Self::Copy { bytes } => bytes.saturating_mul(2),
             Self::Bonnie { bytes, .. } | Self::BufferWrite { bytes, .. } => *bytes,
         }
     }

@@ -274,7 +274,7 @@ const FAST17_MEMORY: u64 = 4 * GIB;
 /// `bytes * factor` in whole MiB, at least one.
 fn scaled_bytes(bytes: u64, factor: f64) -> u64 {
     let mib = (bytes as f64 * factor / MIB as f64).round();
-    (mib as u64).max(1) * MIB
+    (mib as u64).max(1).saturating_mul(MIB)
 }
 
 fn scaled_count(count: u64, factor: f64) -> u64 {
@@ -302,7 +302,7 @@ pub fn fast17(scale: f64) -> Vec<Row> {
         for io_kib in [4, 32, 128, 1024] {
             let total = if files == 1 { 60 * GIB } else { 64 * GIB };
             // A whole number of MiB per file, so that every I/O size divides it.
-            let bytes = scaled_bytes(total / files, scale) * files;
+            let bytes = scaled_bytes(total / files, scale).saturating_mul(files);
             let spec = FioSpec {
                 access,
                 threads,

@@ -32,6 +32,8 @@ use crate::{fio, limits};
 
 /// How long making the files of a row may take.
 const PREPARE_TIME: Duration = Duration::from_secs(3600);
+/// Longest deadline, a year; far longer ones are no time of the clock.
+const DEADLINE_MAX_S: u64 = 365 * 24 * 3600;
 
 /// Why a run of a row has no result.
 #[derive(Debug)]
@@ -305,7 +307,8 @@ impl<'a> Runner<'a> {
         target: &Target,
         entrance: Option<&Path>,
     ) -> Result<(Work, Finished), Ended> {
-        let deadline = Instant::now() + Duration::from_secs(self.store.results.settings.deadline_s);
+        let seconds = self.store.results.settings.deadline_s.min(DEADLINE_MAX_S);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
         let directory = target.directory();
         let release = || target.release();
         let program = |name: &str, arguments: &[OsString]| {

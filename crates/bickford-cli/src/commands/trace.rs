@@ -206,7 +206,7 @@ impl Tracer {
         stop: &AtomicBool,
         printer: &mut Printer<W>,
     ) -> io::Result<()> {
-        let until = duration.map(|duration| Instant::now() + duration);
+        let until = duration.and_then(|duration| Instant::now().checked_add(duration));
         self.begin(stop, printer)?;
         while self.left > 0 {
             let ending =

@@ -14,6 +14,8 @@ use super::{mounts, tool, utf8};
 use crate::room::Room;
 use crate::terminal::warn;
 
+/// `TMPFS_MAGIC` of linux/magic.h.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// How long the lower file system may take to be given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -94,6 +96,7 @@ impl Device {
         if let Choice::Directory(directory) = choice {
             let directory =
                 fs::canonicalize(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+            check_room(&directory, room.grown(), "another directory")?;
             device.data = directory.join(format!("bickford-eval-data-{}", std::process::id()));
             return Ok(device);
         }
@@ -204,24 +207,32 @@ impl Device {
     }
 }
 
-/// Writes every block of the image once: a block that was never written would cost more the first time.
-fn write_image(image: &Path, length: u64, stop: &AtomicBool) -> Result<(), String> {
-    let parent = image.parent().unwrap_or(image);
-    let free = rustix::fs::statvfs(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
-    let available = free.f_bavail.saturating_mul(free.f_frsize);
-    let room = if parent.ends_with("ram") {
-        super::meminfo("MemAvailable").min(available)
-    } else {
-        available
-    };
-    if length > room {
+/// Before anything is written: a file system that is filled is in the way of its other users.
+fn check_room(directory: &Path, needed: u64, advice: &str) -> Result<(), String> {
+    let failed = |e| format!("{}: {e}", directory.display());
+    let free = rustix::fs::statvfs(directory).map_err(failed)?;
+    if free.f_blocks == 0 {
+        // It does not tell: what does not fit ends a row with its error.
+        return Ok(());
+    }
+    let mut room = free.f_bavail.saturating_mul(free.f_frsize);
+    if rustix::fs::statfs(directory).map_err(failed)?.f_type == TMPFS_MAGIC {
+        room = room.min(super::meminfo("MemAvailable"));
+    }
+    if needed > room {
         return Err(format!(
-            "{}: the suite needs {} MB at this scale and {} MB are free; choose a smaller --scale or another --dir",
-            parent.display(),
-            length >> 20,
+            "{}: the suite needs {} MB at this scale and {} MB are free; choose a smaller --scale or {advice}",
+            directory.display(),
+            needed >> 20,
             room >> 20
         ));
     }
+    Ok(())
+}
+
+/// Writes every block of the image once: a block that was never written would cost more the first time.
+fn write_image(image: &Path, length: u64, stop: &AtomicBool) -> Result<(), String> {
+    check_room(image.parent().unwrap_or(image), length, "another --dir")?;
     let write = || -> std::io::Result<()> {
         let mut file = File::create(image)?;
         let block = crate::engine::pattern(4 << 20);
@@ -269,6 +280,23 @@ mod tests {
         let text = tool("losetup", &["-j", utf8(image).unwrap()]).unwrap();
         let names = text.lines().filter_map(|line| line.split(':').next());
         names.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_directory_without_room_is_refused_before_it_is_filled() {
+        let (work, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let choice = Choice::Directory(directory.path().to_owned());
+        let stop = AtomicBool::new(false);
+        let set_up = |bytes| {
+            let room = Room { bytes, inodes: 1 };
+            Device::set_up(&choice, work.path(), room, &stop).map(|_| ())
+        };
+        let error = set_up(u64::MAX / 2).unwrap_err();
+        assert!(
+            error.contains("MB are free; choose a smaller --scale or another directory"),
+            "{error}"
+        );
+        set_up(1 << 20).unwrap();
     }
 
     /// Somebody detaches it by mistake: its name must not become that of another's device, which would be
