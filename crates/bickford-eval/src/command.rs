@@ -1,6 +1,7 @@
 //! `bickford eval` from its arguments to its exit status.
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::{self_check, signals, wml, worker};
 const INTERRUPTED: u8 = 130;
 /// FAST'17 at its own size takes days.
 const FAST17_SCALE: f64 = 1.0 / 60.0;
+/// Bytes of the longest workload.
+const WORKLOAD_MAX: u64 = 4 << 20;
 
 /// Does what `args` ask for.
 ///
@@ -365,11 +368,22 @@ fn select_rows(args: &EvalArgs) -> Result<Vec<Row>, EvalError> {
     Ok(rows)
 }
 
+fn workload_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = fs::File::open(path)?.take(WORKLOAD_MAX + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > WORKLOAD_MAX {
+        let message = format!("a workload has at most {WORKLOAD_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
 /// Rows of the user's own workloads.
 fn own_rows(files: &[PathBuf], scale: f64) -> Result<Vec<Row>, EvalError> {
     let mut rows: Vec<Row> = Vec::new();
     for path in files {
-        let text = fs::read_to_string(path).map_err(EvalError::io(path))?;
+        let text = workload_text(path).map_err(EvalError::io(path))?;
         let mut workload =
             wml::parse(&text, &std::collections::BTreeMap::new()).map_err(|source| {
                 EvalError::Wml {

@@ -1,7 +1,7 @@
 //! Files that users name for logs and figures.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -19,6 +19,18 @@ fn nonblocking(mode: u32) -> OpenOptions {
 /// Opens a file at its end; what is in it stays.
 pub(crate) fn append(path: &Path, mode: u32) -> io::Result<File> {
     nonblocking(mode).append(true).open(path)
+}
+
+/// A text of at most so many bytes.
+pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = File::open(path)?.take(most + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        let message = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
 }
 
 /// Puts text in the place of what is in the file.

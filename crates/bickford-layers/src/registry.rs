@@ -1,13 +1,18 @@
 //! Layers by name.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bickford::FileSystem;
 use bickford::layer::{Layer, Layered, Needs, Switches, nearest};
 
+use crate::files::read_text;
 use crate::spec::{LayerSpec, Options};
 use crate::{LayerError, crypt, delay, fault, log, readonly, stats, throttle};
+
+/// Bytes of the longest file of switches.
+const SWITCHES_MAX: u64 = 1 << 20;
 
 /// Says what a layer has seen so far.
 pub trait Reporter: Send + Sync {
@@ -255,7 +260,7 @@ pub fn stack<L: Layer>(
     let switches = match options.text("switches")? {
         None => Switches::default(),
         Some(path) => {
-            let text = std::fs::read_to_string(path);
+            let text = read_text(Path::new(path), SWITCHES_MAX);
             let text = text.map_err(|error| options.error(format_args!("{path}: {error}")))?;
             let switches = text.parse();
             switches.map_err(|error| options.error(format_args!("{path}: {error}")))?

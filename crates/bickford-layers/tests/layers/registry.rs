@@ -42,6 +42,7 @@ fn what_is_wrong_is_said_with_what_was_meant() {
             "stats:switches=/nonexistent/switches",
             "/nonexistent/switches",
         ),
+        ("stats:switches=/dev/zero", "more than 1048576 bytes"),
     ] {
         let error = error(spec);
         assert!(error.contains(says), "{spec}: {error}");
