@@ -490,14 +490,14 @@ fn a_full_device_ends_its_row() {
     if !root() {
         return;
     }
-    let place = Place::new(
-        &WORKLOAD
-            .replace("size=4k", "size=1m")
-            .replace("iosize=4k", "iosize=1m"),
-    );
+    // The files as they are defined fit; what is appended does not.
+    let place = Place::new(&WORKLOAD.replace(
+        "writewholefile name=w,fd=1,iosize=4k",
+        "appendfile name=w,fd=1,iosize=1m",
+    ));
     let device = place.path("device");
     let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=110m", "tmpfs"])
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
         .arg(&device)
         .status();
     assert!(mount.unwrap().success());
