@@ -128,7 +128,9 @@ impl LogFile {
             self.rename(rotation)?;
         }
         let file = append(&self.path, MODE)?;
-        self.written = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        self.written = metadata.len();
+        self.rotation = metadata.is_file().then_some(rotation);
         self.file = file;
         self.torn = false;
         Ok(())
@@ -226,6 +228,21 @@ mod tests {
         let _reader = reader_of(&path);
         let rotation = Rotation { size: 1, keep: 2 };
         let mut output = Output::open(&path, rotation).unwrap();
+        for _ in 0..3 {
+            put(&mut output, "line\n");
+        }
+        assert!(path.exists() && !numbered(&path, 1).exists());
+    }
+
+    #[test]
+    fn what_takes_the_name_of_the_log_keeps_it_unless_it_is_a_regular_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let rotation = Rotation { size: 1, keep: 2 };
+        let mut output = Output::open(&path, rotation).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let _reader = reader_of(&path);
         for _ in 0..3 {
             put(&mut output, "line\n");
         }
