@@ -1,6 +1,7 @@
 #!/bin/bash
 # Microseconds for each MiB read and written through the daemon (--io direct, io_uring) by requests of
 # at most 1 MiB, 512 KiB, 256 KiB and 128 KiB, and natively, in turn; the first round is to be left out.
+# Ratios are those of a round's two reads together to those by requests of 1 MiB. Needs enable_uring of the module fuse.
 #     sudo benchsuite/runs/2026-11-26-vm-max-read/measure.sh target/release/bickford > rates.txt
 set -eu
 bickford=$1

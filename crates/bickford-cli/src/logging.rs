@@ -4,15 +4,13 @@
 mod filter;
 mod reasons;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
+use bickford_layers::files;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -92,21 +90,13 @@ impl Log {
     }
 }
 
-/// Without waiting for the reader of a FIFO, now and later: neither the start nor requests wait for a log.
+/// It tells names of files, also those that are encrypted below.
+const FILE_MODE: u32 = 0o600;
+
+/// A FIFO is never waited for: neither the start nor requests wait for a log.
 fn append(path: &Path) -> Result<File, Failure> {
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    // It tells names of files, also those that are encrypted below.
-    let options = options.create(true).append(true).mode(0o600);
-    let options = options.custom_flags(nonblocking);
-    options.open(path).map_err(|error| {
-        let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NXIO) => {
-                "; it is a FIFO that nobody reads, or a socket: start its reader before, or name a file"
-            }
-            Some(Errno::ISDIR) => "; name a file in it",
-            _ => "",
-        };
+    files::append(path, FILE_MODE).map_err(|error| {
+        let advice = files::advice(&error);
         Failure::new(format!("--log-file {}: {error}{advice}", path.display()))
     })
 }

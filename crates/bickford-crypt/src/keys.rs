@@ -348,6 +348,33 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_leaves_no_part_of_a_key_file() {
+        let run = |command: &str| {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-ec", command]).status().unwrap().success()
+        };
+        if !run("test $(id -u) = 0") {
+            eprintln!("skipped: a small tmpfs needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (place, path) = (directory.path().display(), directory.path().join("key"));
+        assert!(run(&format!("mount -t tmpfs -o size=16k none {place}")));
+        let fill = directory.path().join("fill");
+        let filled = std::fs::write(&fill, vec![0; 1 << 20]);
+        let refused = create(&path, b"secret", CHEAP);
+        let left = path.exists();
+        std::fs::remove_file(&fill).unwrap();
+        let made = create(&path, b"secret", CHEAP);
+        let key = read(&path, b"secret");
+        assert!(run(&format!("umount {place}")));
+        assert!(filled.is_err() && refused.is_err());
+        assert!(!left, "a part of it is in the way");
+        made.unwrap();
+        key.unwrap();
+    }
+
+    #[test]
     fn a_key_file_is_never_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");

@@ -369,14 +369,14 @@ fn select_rows(args: &EvalArgs) -> Result<Vec<Row>, EvalError> {
 }
 
 fn workload_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let mut file = fs::File::open(path)?.take(WORKLOAD_MAX + 1);
-    file.read_to_string(&mut text)?;
-    if text.len() as u64 > WORKLOAD_MAX {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(WORKLOAD_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > WORKLOAD_MAX {
         let message = format!("a workload has at most {WORKLOAD_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Rows of the user's own workloads.

@@ -552,6 +552,15 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_any_scale_have_a_size() {
+        for scale in [f64::MIN_POSITIVE, f64::MAX] {
+            for row in [fast17(scale), sac10(scale), quick(scale)].concat() {
+                assert!(row.kind.bytes() > 0 && row.kind.inodes() > 0, "{}", row.id);
+            }
+        }
+    }
+
+    #[test]
     fn data_rows_keep_the_ratio_of_data_to_memory() {
         for row in fast17(0.016) {
             if let Kind::Fio(spec) = &row.kind {

@@ -1,4 +1,4 @@
-//! Files that users name for logs and figures.
+//! Files that users name for logs, figures and switches.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,21 +16,24 @@ fn nonblocking(mode: u32) -> OpenOptions {
     options
 }
 
-/// Opens a file at its end; what is in it stays.
-pub(crate) fn append(path: &Path, mode: u32) -> io::Result<File> {
+/// Opens a file, or makes one with this mode, for writing at its end; what is in it stays. A FIFO is not waited
+/// for, now and later: writes to one that is full are [`io::ErrorKind::WouldBlock`].
+///
+/// # Errors
+/// Those of open(2); ENXIO for a FIFO that nobody reads. [`advice`] says what to do.
+pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     nonblocking(mode).append(true).open(path)
 }
 
 /// A text of at most so many bytes.
 pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    let mut text = String::new();
-    let mut file = File::open(path)?.take(most + 1);
-    file.read_to_string(&mut text)?;
-    if text.len() as u64 > most {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
         let message = format!("it has more than {most} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Puts text in the place of what is in the file.
@@ -40,8 +43,9 @@ pub(crate) fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// What to do about a file that cannot be opened; may be empty.
-pub(crate) fn advice(error: &io::Error) -> &'static str {
+/// What to do about a file that [`append`] cannot open, to follow the error; may be empty.
+#[must_use]
+pub fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NXIO) => {
             "; it is a FIFO that nobody reads, or a socket: start its reader before, or name a file"

@@ -32,7 +32,7 @@ pub mod delay;
 mod distribution;
 mod errno;
 pub mod fault;
-mod files;
+pub mod files;
 pub mod log;
 mod names;
 pub mod readonly;

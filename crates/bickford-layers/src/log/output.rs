@@ -213,6 +213,10 @@ mod tests {
         assert!(!numbered(&path, 1).exists());
     }
 
+    fn make_fifo(path: &Path) {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+
     fn reader_of(fifo: &Path) -> File {
         let mut options = std::fs::OpenOptions::new();
         let options = options.read(true);
@@ -222,38 +226,30 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_keeps_its_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("fifo");
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let _reader = reader_of(&path);
         let rotation = Rotation { size: 1, keep: 2 };
-        let mut output = Output::open(&path, rotation).unwrap();
-        for _ in 0..3 {
-            put(&mut output, "line\n");
+        for was_a_file in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("log");
+            let mut log = was_a_file.then(|| Output::open(&path, rotation).unwrap());
+            if was_a_file {
+                std::fs::remove_file(&path).unwrap();
+            }
+            make_fifo(&path);
+            let _reader = reader_of(&path);
+            let log = log.get_or_insert_with(|| Output::open(&path, rotation).unwrap());
+            for _ in 0..3 {
+                put(log, "line\n");
+            }
+            let stays = path.exists() && !numbered(&path, 1).exists();
+            assert!(stays, "was a file: {was_a_file}");
         }
-        assert!(path.exists() && !numbered(&path, 1).exists());
-    }
-
-    #[test]
-    fn what_takes_the_name_of_the_log_keeps_it_unless_it_is_a_regular_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("log");
-        let rotation = Rotation { size: 1, keep: 2 };
-        let mut output = Output::open(&path, rotation).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let _reader = reader_of(&path);
-        for _ in 0..3 {
-            put(&mut output, "line\n");
-        }
-        assert!(path.exists() && !numbered(&path, 1).exists());
     }
 
     #[test]
     fn a_fifo_is_not_waited_for_at_the_end_and_what_follows_a_torn_line_is_a_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fifo");
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        make_fifo(&path);
         let error = Output::open(&path, ROTATION).unwrap_err();
         assert!(crate::files::advice(&error).contains("FIFO that nobody reads"));
 
