@@ -13,7 +13,7 @@ bitflags! {
         const POSIX_LOCKS = 1 << 1;
         /// Unused by the kernel.
         const FILE_OPS = 1 << 2;
-        /// The server truncates on open with `O_TRUNC`.
+        /// The server truncates on open with `O_TRUNC`; without it `SETATTR` follows `OPEN`.
         const ATOMIC_O_TRUNC = 1 << 3;
         /// The server answers lookups of `.` and `..`.
         const EXPORT_SUPPORT = 1 << 4;

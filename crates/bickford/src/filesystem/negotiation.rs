@@ -28,6 +28,9 @@ impl Negotiation {
     /// Not `ASYNC_DIO`: the kernel drops cached pages when a write past the cache ends, but not when one does
     /// that nobody waits for in write(2) (io_submit(2), io_uring). What was read meanwhile would stay cached,
     /// and be wrong. It suits files that are opened with `FOPEN_DIRECT_IO`.
+    ///
+    /// Not `ATOMIC_O_TRUNC`: open(2) with `O_RDONLY | O_TRUNC` of a program that runs is refused (ETXTBSY) after
+    /// the file system has emptied it. And it does nothing where OPEN is not answered, or without its flags read.
     const DEFAULT: InitFlags = InitFlags::ASYNC_READ
         .union(InitFlags::BIG_WRITES)
         .union(InitFlags::MAX_PAGES)
@@ -35,7 +38,6 @@ impl Negotiation {
         .union(InitFlags::INIT_EXT)
         .union(InitFlags::HAS_EXPIRE_ONLY)
         .union(InitFlags::HAS_RESEND)
-        .union(InitFlags::ATOMIC_O_TRUNC)
         .union(InitFlags::SPLICE_READ)
         .union(InitFlags::ABORT_ERROR)
         .union(InitFlags::CACHE_SYMLINKS)
@@ -207,5 +209,23 @@ impl Negotiation {
     #[must_use]
     pub fn request_timeout(&self) -> u16 {
         self.request_timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    #[test]
+    fn truncation_on_open_is_left_to_setattr() {
+        let mut init = InitIn::new_zeroed();
+        (init.flags, init.flags2) = (u32::MAX, u32::MAX);
+        let mut negotiation = Negotiation::new(&init);
+        assert!(negotiation.offered().contains(InitFlags::ATOMIC_O_TRUNC));
+        assert!(!negotiation.wanted().contains(InitFlags::ATOMIC_O_TRUNC));
+        assert!(negotiation.want(InitFlags::ATOMIC_O_TRUNC));
+        assert!(negotiation.wanted().contains(InitFlags::ATOMIC_O_TRUNC));
     }
 }

@@ -118,7 +118,10 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Opens a file; O_TRUNC among the flags (01000) means that it is emptied. By default: with handle zero. */
+    /**
+     * Opens a file. O_TRUNC is not among the flags: {@link #setattr} follows with size zero. By default: with
+     * handle zero.
+     */
     default Opened open(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

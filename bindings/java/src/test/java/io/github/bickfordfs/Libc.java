@@ -15,7 +15,7 @@ import java.nio.file.Path;
 
 /** System calls that Java has not. They answer -1 for an error. */
 final class Libc {
-    static final int O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200;
+    static final int O_RDONLY = 0, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_TRUNC = 01000;
     private static final int F_GETLK = 5, AT_FDCWD = -100, RENAME_EXCHANGE = 2;
 
     private static final MethodHandle OPEN = function("open", 2, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT);

@@ -70,6 +70,28 @@ class OpenFilesTest {
         assertEquals(0, files.size());
     }
 
+    /** With the kernel's help: it refuses to open the file, but sends OPEN before that. */
+    @ParameterizedTest
+    @ValueSource(strings = {"dev", "uring"})
+    void aProgramThatRunsIsNotEmptied(String transport) throws Exception {
+        Transports.require(transport);
+        try (Place place = new Place(60);
+                Mount _ = Mount.inodes(new MemoryFs(), place.mountpoint, options(transport))) {
+            Path program = Files.copy(Path.of("/bin/sleep"), place.mountpoint.resolve("sleep"));
+            long size = Files.size(program);
+            assertTrue(program.toFile().setExecutable(true));
+            Process running = new ProcessBuilder(program.toString(), "60").start();
+            try {
+                assertEquals(-1, Libc.open(program.toString().getBytes(), Libc.O_RDONLY | Libc.O_TRUNC));
+                assertEquals(size, Files.size(program));
+            } finally {
+                running.destroyForcibly().waitFor();
+            }
+            Libc.close(open(program, Libc.O_RDONLY | Libc.O_TRUNC));
+            assertEquals(0, Files.size(program));
+        }
+    }
+
     private static MountOptions options(String transport) {
         return MountOptions.DEFAULT.withOptions("transport=" + transport);
     }

@@ -28,7 +28,6 @@ import java.util.TreeMap;
 /** Files in memory, over inodes: {@code MemoryFs MOUNTPOINT}. One lock guards all of it. */
 public final class MemoryFs implements InodeFileSystem {
     private static final int RENAME_NOREPLACE = 1;
-    private static final int O_TRUNC = 01000;
     private static final int NAME_MAX = 255;
     /** A name is bytes, and need not be UTF-8: here each char is one of them. */
     private static final Charset BYTES = StandardCharsets.ISO_8859_1;
@@ -214,18 +213,6 @@ public final class MemoryFs implements InodeFileSystem {
         Node node = make(request, request.mode());
         node.attr = node.attr.withDevice(request.rdev());
         return entry(node);
-    }
-
-    /** The kernel leaves O_TRUNC to the file system. */
-    @Override
-    public synchronized Opened open(Request request) throws IOException {
-        if ((request.flags() & O_TRUNC) != 0) {
-            Node node = node(request.node());
-            node.data = new byte[0];
-            node.attr = node.attr.withSize(0);
-            node.changed();
-        }
-        return Opened.DEFAULT;
     }
 
     @Override
