@@ -23,9 +23,18 @@ pub(crate) fn is_marked_append_only(file: BorrowedFd<'_>) -> bool {
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
-/// Whether `file` could not be opened but for appending.
+/// Whether `file` could not be opened but for appending, and still cannot. Where chattr(1) has taken that back
+/// since, it is made to write anywhere; Linux refuses that while the file is append-only.
 fn is_append_only(file: &OwnedFd) -> Result<bool, Errno> {
-    Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND))
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    if !flags.contains(OFlags::APPEND) {
+        return Ok(false);
+    }
+    match rustix::fs::fcntl_setfl(file, flags - OFlags::APPEND) {
+        Ok(()) => Ok(false),
+        Err(Errno::PERM) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes back what an append-only file has not yet: a page of the cache is written whole. EPERM where

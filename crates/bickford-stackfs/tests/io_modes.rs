@@ -329,6 +329,32 @@ with mmap.mmap(os.open(sys.argv[1], os.O_RDWR | os.O_APPEND), 0) as mapped:
 }
 
 #[test]
+fn what_was_append_only_once_is_written_again() {
+    if !can_mount() {
+        return;
+    }
+    let test = |mount: &Mount| {
+        let path = mount.path("log");
+        fs::write(&path, "as it was").unwrap();
+        let before = both(path.clone());
+        if mark(&path, IFlags::APPEND, true).is_err() {
+            eprintln!("left out: no append-only files here");
+            return;
+        }
+        let appender = OpenOptions::new().append(true).open(&path);
+        mark(&path, IFlags::APPEND, false).unwrap();
+        let io = mount.stackfs.io_mode();
+        before.write_all_at(b"is", 0).unwrap();
+        before.sync_all().expect("nothing forbids it");
+        let found = fs::read(mount.below("log")).unwrap();
+        assert_eq!(found, b"is it was", "{io:?}");
+        drop(appender.unwrap());
+    };
+    on_disk_and_tmpfs(test);
+    each_preset(test);
+}
+
+#[test]
 fn what_is_made_immutable_is_written_no_more() {
     if !can_mount() {
         return;
