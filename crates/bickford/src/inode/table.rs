@@ -219,9 +219,9 @@ impl Table {
         self.state().tree.closed(node)
     }
 
-    /// The name of a node is to be removed when it is closed.
-    pub(crate) fn hide(&self, node: NodeId) {
-        self.state().tree.hide(node);
+    /// A name of a node is to be removed when it is closed. Answers false when it is closed.
+    pub(crate) fn hide(&self, node: NodeId, parent: NodeId, name: &[u8]) -> bool {
+        self.state().tree.hide(node, parent, name)
     }
 
     /// The node that a name leads to, with its lookup count raised, for a name that is not

@@ -38,10 +38,18 @@ struct Node {
     children: HashMap<Arc<[u8]>, EdgeId>,
     /// Its open files, one for each open.
     open: Vec<OpenFile>,
-    /// Whether its name is to be removed when it is closed.
-    hidden: bool,
+    /// Which name is to be removed when it is closed.
+    hidden: Option<EdgeId>,
     /// Modification time and size when it was last opened (`auto_cache`).
     opened_as: Option<(Timestamp, u64)>,
+}
+
+impl Node {
+    /// A name does not lead here any more. Who gave a hidden file another name wants to keep it.
+    fn lose_name(&mut self, edge: EdgeId) {
+        self.names.retain(|other| *other != edge);
+        self.hidden = self.hidden.filter(|hidden| *hidden != edge);
+    }
 }
 
 /// An open file. Operations that come without a handle may borrow it when no name is left.
@@ -345,14 +353,13 @@ impl Tree {
             return;
         };
         if node.names.len() >= NAMES_MAX
-            && let Some(at) = node.names.iter().position(|edge| self.is_idle(*edge))
+            && let Some(oldest) = node.names.iter().copied().find(|edge| self.is_idle(*edge))
+            && let Some(node) = self.nodes.get_mut(index)
         {
-            let oldest = self.nodes.get_mut(index).map(|node| node.names.remove(at));
-            if let Some(oldest) = oldest {
-                let parent = self.edges.get(oldest).map(|edge| edge.parent);
-                self.remove_edge(oldest);
-                parent.into_iter().for_each(|parent| self.reap(parent));
-            }
+            node.lose_name(oldest);
+            let parent = self.edges.get(oldest).map(|edge| edge.parent);
+            self.remove_edge(oldest);
+            parent.into_iter().for_each(|parent| self.reap(parent));
         }
         if let Some(node) = self.nodes.get_mut(index) {
             node.names.push(edge);
@@ -389,7 +396,7 @@ impl Tree {
         let node = self.edges.get_mut(edge).and_then(|edge| edge.node.take());
         if let Some(index) = node {
             if let Some(node) = self.nodes.get_mut(index) {
-                node.names.retain(|other| *other != edge);
+                node.lose_name(edge);
             }
             self.reap(index);
         }
@@ -414,7 +421,7 @@ impl Tree {
                 edge.node = new;
             }
             if let Some(node) = old.and_then(|old| self.nodes.get_mut(old)) {
-                node.names.retain(|other| *other != edge);
+                node.lose_name(edge);
             }
             if let Some(node) = new.and_then(|new| self.nodes.get_mut(new)) {
                 node.names.push(edge);
@@ -509,24 +516,24 @@ impl Tree {
     pub(super) fn closed(&mut self, id: NodeId) -> Option<(NodeId, Box<[u8]>)> {
         let index = self.index(id)?;
         let node = self.nodes.get(index)?;
-        let edge = node.names.last().and_then(|edge| self.edges.get(*edge));
-        let hidden = match edge {
-            Some(edge) if node.hidden && node.open.is_empty() => {
-                Some((self.id(edge.parent), Box::from(&*edge.name)))
-            }
-            _ => None,
-        };
+        let edge = node.hidden.and_then(|edge| self.edges.get(edge));
+        let edge = edge.filter(|_| node.open.is_empty());
+        let hidden = edge.map(|edge| (self.id(edge.parent), Box::from(&*edge.name)));
         if hidden.is_none() {
             self.reap(index);
         }
         hidden
     }
 
-    /// The name of a node is to be removed when it is closed.
-    pub(super) fn hide(&mut self, id: NodeId) {
-        if let Some(node) = self.node_mut(id) {
-            node.hidden = true;
-        }
+    /// A name of a node is to be removed when it is closed. Answers false when it is closed.
+    pub(super) fn hide(&mut self, id: NodeId, parent: NodeId, name: &[u8]) -> bool {
+        let named = self.node(parent).and_then(|node| node.children.get(name));
+        let edge = named.copied();
+        let Some(node) = self.node_mut(id).filter(|node| !node.open.is_empty()) else {
+            return false;
+        };
+        node.hidden = edge.filter(|edge| node.names.contains(edge));
+        true
     }
 
     /// How many names lead to the node, and how many open files it has.

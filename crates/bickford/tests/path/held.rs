@@ -219,14 +219,22 @@ fn a_directory_does_not_go_into_itself() {
     assert_eq!(fixture.names.sizes().names, 2);
 }
 
-#[test]
-fn hidden_names_only_where_asked_for() {
-    let fixture = fixture(Options {
+fn hiding() -> Fixture {
+    fixture(Options {
         hide_removed: true,
         ..Options::default()
-    });
+    })
+}
+
+fn hidden_name(number: u64) -> String {
+    format!(".fuse_hidden{number:016x}")
+}
+
+#[test]
+fn hidden_names_only_where_asked_for() {
+    let fixture = hiding();
     let client = &fixture.client;
-    let hidden = || client.lookup(ROOT, ".fuse_hidden0000000000000000").is_ok();
+    let hidden = || client.lookup(ROOT, &hidden_name(0)).is_ok();
     let (entry, opened) = client.create(ROOT, "file").unwrap();
     client.unlink(ROOT, "file").unwrap();
     assert_eq!(client.lookup(ROOT, "file").unwrap_err(), ENOENT);
@@ -243,4 +251,83 @@ fn hidden_names_only_where_asked_for() {
     fixture.log();
     client.unlink(ROOT, "closed").unwrap();
     assert!(!fixture.log().iter().any(|line| line.starts_with("rename")));
+}
+
+#[test]
+fn what_a_rename_does_not_replace_keeps_its_name() {
+    let fixture = hiding();
+    let client = &fixture.client;
+    let (entry, opened) = client.create(ROOT, "file").unwrap();
+    let renamed = client.rename((ROOT, "missing"), (ROOT, "file"), 0);
+    assert_eq!(renamed, Err(ENOENT));
+    assert_eq!(client.lookup(ROOT, "file").unwrap().nodeid, entry.nodeid);
+    client
+        .release(Opcode::Release, entry.nodeid, opened.fh)
+        .unwrap();
+    assert!(client.lookup(ROOT, "file").is_ok());
+    assert_eq!(client.lookup(ROOT, &hidden_name(0)).unwrap_err(), ENOENT);
+}
+
+#[test]
+fn a_file_that_a_rename_replaces_is_hidden_until_it_is_closed() {
+    let fixture = hiding();
+    let client = &fixture.client;
+    client.mknod(ROOT, "new").unwrap();
+    let (entry, opened) = client.create(ROOT, "file").unwrap();
+    let close = || client.release(Opcode::Release, entry.nodeid, opened.fh);
+    client.rename((ROOT, "new"), (ROOT, "file"), 0).unwrap();
+    assert!(client.lookup(ROOT, &hidden_name(0)).is_ok());
+    close().unwrap();
+    assert_eq!(client.lookup(ROOT, &hidden_name(0)).unwrap_err(), ENOENT);
+
+    // Closed while it is being replaced.
+    let (entry, opened) = client.create(ROOT, "other").unwrap();
+    let close = || client.release(Opcode::Release, entry.nodeid, opened.fh);
+    let (hides, go_on) = fixture.mirror.stop("rename");
+    thread::scope(|scope| {
+        let renames = scope.spawn(|| client.rename((ROOT, "file"), (ROOT, "other"), 0));
+        hides.recv().unwrap();
+        let (replaces, replace) = fixture.mirror.stop("rename");
+        go_on.send(()).unwrap();
+        replaces.recv().unwrap();
+        close().unwrap();
+        replace.send(()).unwrap();
+        renames.join().unwrap().unwrap();
+    });
+    assert_eq!(client.lookup(ROOT, &hidden_name(2)).unwrap_err(), ENOENT);
+    assert_eq!(fixture.mirror.tree().opens(), 0);
+}
+
+#[test]
+fn a_hidden_file_that_is_given_a_name_keeps_it() {
+    let fixture = hiding();
+    let client = &fixture.client;
+    let (moved, first) = client.create(ROOT, "moved").unwrap();
+    let (linked, second) = client.create(ROOT, "linked").unwrap();
+    client.unlink(ROOT, "moved").unwrap();
+    client.unlink(ROOT, "linked").unwrap();
+    let from = hidden_name(0);
+    client.rename((ROOT, &from), (ROOT, "rescued"), 0).unwrap();
+    client.link(linked.nodeid, ROOT, "kept").unwrap();
+    for (entry, opened) in [(moved, first), (linked, second)] {
+        client
+            .release(Opcode::Release, entry.nodeid, opened.fh)
+            .unwrap();
+    }
+    let ino = |name| client.lookup(ROOT, name).map(|entry| entry.attr.ino);
+    assert_eq!(ino("rescued"), Ok(moved.attr.ino));
+    assert_eq!(ino("kept"), Ok(linked.attr.ino));
+    assert_eq!(ino(&hidden_name(1)), Err(ENOENT));
+}
+
+#[test]
+fn hidden_names_of_earlier_sessions_are_not_in_the_way() {
+    let fixture = hiding();
+    let client = &fixture.client;
+    for number in 0..3 {
+        client.mknod(ROOT, &hidden_name(number)).unwrap();
+    }
+    let (_, _) = client.create(ROOT, "file").unwrap();
+    client.unlink(ROOT, "file").unwrap();
+    assert!(client.lookup(ROOT, &hidden_name(3)).is_ok());
 }

@@ -55,7 +55,10 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) async fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>) -> Answered<()> {
-        if self.options.hide_removed && self.hide(cx, op.parent, op.name).await? {
+        if self.options.hide_removed
+            && let Some(hidden) = self.hide(cx, op.parent, op.name).await?
+        {
+            self.end_hidden(cx, hidden).await;
             return Ok(());
         }
         let claim = self.claim_change(cx, op.parent, op.name).await?;

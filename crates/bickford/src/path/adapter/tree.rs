@@ -138,11 +138,24 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) async fn change_name(&self, cx: &Context<'_>, op: Rename<'_>) -> Result<(), Errno> {
-        let exchange = op.flags.contains(RenameFlags::EXCHANGE);
-        let replaces = !exchange && !op.flags.contains(RenameFlags::NOREPLACE);
-        if self.options.hide_removed && replaces {
-            self.hide(cx, op.new_parent, op.new_name).await?;
+        let replaces = !op
+            .flags
+            .intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
+        let hidden = match self.options.hide_removed && replaces {
+            true => self.hide(cx, op.new_parent, op.new_name).await?,
+            false => None,
+        };
+        let renamed = self.move_name(cx, &op).await;
+        match (hidden, &renamed) {
+            (Some(hidden), Ok(())) => self.end_hidden(cx, hidden).await,
+            (Some(hidden), Err(_)) => self.show(cx, hidden, op.new_name).await,
+            (None, _) => {}
         }
+        renamed
+    }
+
+    async fn move_name(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
+        let exchange = op.flags.contains(RenameFlags::EXCHANGE);
         let want = Want::change(op.parent, op.name.to_bytes())
             .and_change(op.new_parent, op.new_name.to_bytes());
         let claim = self.claim(cx, want).await?;
