@@ -94,7 +94,11 @@ pub struct Open {
 
 impl Open {
     pub(crate) fn new(flags: u32, open_flags: OpenInFlags) -> Self {
-        Self { flags, open_flags }
+        const DONE: u32 = (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC).cast_unsigned();
+        Self {
+            flags: flags & !DONE,
+            open_flags,
+        }
     }
 
     /// Whether the file can be written to through this open.

@@ -43,7 +43,8 @@ macro_rules! for_each_path_operation {
             fn chown(subject: Subject<'_>, owner: Owner) -> (), Errno::NOSYS;
 
             /// Sets the size in bytes (truncate(2), ftruncate(2)). open(2) with O_TRUNC comes here
-            /// before `open`.
+            /// after `open` has answered, by the path and without the handle, before the caller has
+            /// the file.
             fn truncate(subject: Subject<'_>, size: u64) -> (), Errno::NOSYS;
 
             /// Sets times (utimensat(2)).

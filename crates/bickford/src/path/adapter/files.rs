@@ -63,7 +63,7 @@ impl<F: FileSystem> Core<F> {
 
     pub(super) async fn open_file(&self, cx: &Context<'_>, op: ops::Open) -> Result<Opened, Errno> {
         let claim = self.claim(cx, Want::node(op.node)).await?;
-        let open = Open::new(op.flags & !libc::O_TRUNC.cast_unsigned(), op.open_flags);
+        let open = Open::new(op.flags, op.open_flags);
         let opened = match self.filesystem.open(cx, claim.path(), open).await {
             Err(Errno::NOSYS) if self.may_not_open() => return Err(Errno::NOSYS),
             Err(Errno::NOSYS) => Opened::default(),
