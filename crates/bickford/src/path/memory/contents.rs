@@ -160,6 +160,13 @@ impl Contents {
         Ok(())
     }
 
+    /// How many blocks a range would take that it does not have.
+    fn missing(&self, from: u64, to: u64) -> u64 {
+        let range = from / BLOCK..to.div_ceil(BLOCK);
+        let there = self.blocks.range(range.clone()).count() as u64;
+        (range.end - range.start).saturating_sub(there)
+    }
+
     /// Makes everything from `from` to before `to` read as zeros, and frees whole blocks of it.
     fn clear(&mut self, from: u64, to: u64) {
         let touched = self.blocks.range(from / BLOCK..to.div_ceil(BLOCK));
@@ -223,7 +230,7 @@ impl Inode<Contents> {
         let (offset, end) = (range.offset, end_of(range.offset, range.length)?);
         match mode.difference(FallocateFlags::KEEP_SIZE) {
             rest if rest.is_empty() => {
-                if self.data.held.blocks.free() < range.length.div_ceil(BLOCK) {
+                if self.data.held.blocks.free() < self.data.missing(offset, end) {
                     return Err(Errno::NOSPC);
                 }
             }
@@ -309,7 +316,9 @@ mod tests {
         let plain = FallocateFlags::empty();
         file.allocate(allocation(plain, 0, 20_000)).unwrap();
         assert_eq!(file.attr.size, 20_000);
-        let refused = file.allocate(allocation(plain, 0, 9 * BLOCK));
+        // Two blocks are there already, and eight are free.
+        file.allocate(allocation(plain, 0, 10 * BLOCK)).unwrap();
+        let refused = file.allocate(allocation(plain, 0, 10 * BLOCK + 1));
         assert_eq!(refused, Err(Errno::NOSPC));
         let refused = file.allocate(allocation(plain, u64::MAX, 1));
         assert_eq!(refused, Err(Errno::FBIG));
