@@ -37,8 +37,9 @@ pub struct Options {
     /// for file systems that know open files by path alone. What fuse(8) does without
     /// `hard_remove`; off here.
     pub hide_removed: bool,
-    /// Operations on open files get their handle and no path, and claim none: cheaper, and renames
-    /// do not wait for reads (what libfuse calls `nullpath_ok`).
+    /// Operations on open files and directories get their handle and no path, and claim none:
+    /// cheaper, and renames do not wait for reads (what libfuse calls `nullpath_ok`). Handle zero
+    /// tells nothing, and comes with the path: that of directories without `opendir`, for instance.
     pub handles_only: bool,
 }
 

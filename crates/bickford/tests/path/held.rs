@@ -133,6 +133,23 @@ fn with_handles_only_a_rename_does_not_wait_for_a_read() {
 }
 
 #[test]
+fn with_handles_only_a_directory_without_a_handle_is_listed() {
+    let fixture = fixture(Options {
+        handles_only: true,
+        ..Options::default()
+    });
+    let client = &fixture.client;
+    let dir = client.mkdir(ROOT, "dir").unwrap().nodeid;
+    client.mknod(dir, "file").unwrap();
+    let opened = client.opendir(dir).unwrap();
+    let listed = client
+        .read_at(Opcode::Readdir, dir, opened.fh, 0, 4096)
+        .unwrap();
+    assert!(listed.windows(4).any(|bytes| bytes == b"file"));
+    client.release(Opcode::Releasedir, dir, opened.fh).unwrap();
+}
+
+#[test]
 fn an_open_file_without_names_goes_on() {
     let fixture = fixture(Options::default());
     let client = &fixture.client;

@@ -100,7 +100,7 @@ impl<F: FileSystem> Core<F> {
 
     /// An open file has ended, and nobody borrows its handle.
     pub(super) async fn end(&self, cx: &Context<'_>, node: Option<NodeId>, handle: FileHandle) {
-        let named = node.filter(|_| !self.options.handles_only);
+        let named = node.filter(|_| !self.comes_by_handle(handle));
         let claim = match named {
             Some(node) => self.table.claim(Want::node(node), || None).await.ok(),
             None => None,
@@ -150,7 +150,8 @@ impl<F: FileSystem> Core<F> {
     pub(super) async fn copy(&self, cx: &Context<'_>, op: CopyFileRange) -> Result<u64, Errno> {
         let mut claims = [None, None];
         let mut both = None;
-        if !self.options.handles_only {
+        let handles = [op.handle_in, op.handle_out];
+        if !handles.iter().all(|handle| self.comes_by_handle(*handle)) {
             match self.claim(cx, Want::nodes(op.node_in, op.node_out)).await {
                 Ok(claim) => both = Some(claim),
                 Err(Errno::NOENT) => {

@@ -136,6 +136,12 @@ impl<F: FileSystem> Core<F> {
         Ok(held)
     }
 
+    /// Whether an operation on an open file comes without its path. Handle zero tells nothing: it is what
+    /// a file system has that does not open files, or directories.
+    pub(super) fn comes_by_handle(&self, handle: FileHandle) -> bool {
+        self.options.handles_only && handle.0 != 0
+    }
+
     /// For an operation on an open file.
     pub(super) async fn file<'a>(
         &'a self,
@@ -143,7 +149,7 @@ impl<F: FileSystem> Core<F> {
         node: NodeId,
         handle: FileHandle,
     ) -> Result<Held<'a, F>, Errno> {
-        if self.options.handles_only {
+        if self.comes_by_handle(handle) {
             return Ok(self.handle_only(cx, node, handle));
         }
         self.about(cx, node, Some(handle)).await
