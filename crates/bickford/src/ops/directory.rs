@@ -10,7 +10,7 @@ use super::{Answer, Data, Encoder, Encoding, Entry};
 pub struct DirectoryEntry<'a> {
     /// The name, without a slash.
     pub name: &'a [u8],
-    /// Its inode number as readdir(3) shows it.
+    /// Its inode number as readdir(3) shows it; zero when unknown.
     pub ino: u64,
     /// Where the listing goes on after this name; the next READDIR brings it back.
     pub offset: u64,
@@ -27,6 +27,9 @@ pub struct Directory {
     limit: usize,
     plus: bool,
 }
+
+/// Shown where an inode number is not known: readdir(3) leaves out names that have zero.
+const UNKNOWN_INO: u64 = 0xffff_ffff;
 
 /// A larger listing than any kernel asks for; bounds what a wrong request can allocate.
 const LISTING_MAX: u32 = 16 << 20;
@@ -90,7 +93,7 @@ impl Directory {
             self.bytes.extend_from_slice(entry.to_abi().as_bytes());
         }
         let dirent = abi::Dirent {
-            ino: name.ino,
+            ino: if name.ino == 0 { UNKNOWN_INO } else { name.ino },
             off: name.offset,
             namelen: u32::try_from(name.name.len()).unwrap_or(u32::MAX),
             r#type: (name.mode & 0o170_000) >> 12,
@@ -172,6 +175,20 @@ mod tests {
                 expected(b"3", 3)
             ]
         );
+    }
+
+    #[test]
+    fn a_name_whose_number_is_not_known_is_shown() {
+        let mut directory = Directory::new(64, false);
+        let name = DirectoryEntry {
+            name: b"name",
+            ino: 0,
+            offset: 1,
+            mode: 0,
+        };
+        assert!(directory.push(&name));
+        let shown = directory.iter().map(|(name, _)| name.ino);
+        assert_eq!(shown.collect::<Vec<_>>(), [UNKNOWN_INO]);
     }
 
     #[test]

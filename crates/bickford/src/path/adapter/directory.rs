@@ -45,9 +45,6 @@ impl OpenDirectory {
     }
 }
 
-/// Shown where an inode number is not known; readdir(3) has no way to say so.
-const UNKNOWN_INO: u64 = 0xffff_ffff;
-
 const DIRECTORY: u32 = 0o040_000;
 
 /// A request for names.
@@ -133,7 +130,7 @@ impl<F: FileSystem> Core<F> {
 
     /// From a listing in one piece. Its names have the offsets 3, 4, ... after `.` and `..`.
     fn fill(&self, ask: &Ask, names: &[Name], fresh: bool, into: &mut Directory) {
-        for (name, ino, offset) in [(&b"."[..], ask.node.0, 1), (b"..", UNKNOWN_INO, 2)] {
+        for (name, ino, offset) in [(&b"."[..], ask.node.0, 1), (b"..", 0, 2)] {
             let entry = DirectoryEntry {
                 name,
                 ino,
@@ -173,7 +170,7 @@ impl<F: FileSystem> Core<F> {
             let ino = match (name.attr, node) {
                 (Some(attr), _) if self.options.use_ino && attr.ino != 0 => attr.ino,
                 (_, Some((node, _))) => node.0,
-                _ => known().map_or(UNKNOWN_INO, |node| node.0),
+                _ => known().map_or(0, |node| node.0),
             };
             let entry = DirectoryEntry {
                 name: &name.name,

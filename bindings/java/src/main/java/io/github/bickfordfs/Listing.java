@@ -32,7 +32,7 @@ public final class Listing {
      * Adds a name.
      *
      * @param name the name
-     * @param ino its inode number as readdir(3) shows it
+     * @param ino its inode number as readdir(3) shows it; zero when unknown
      * @param mode its type, as the bits of a mode
      * @param offset where the listing goes on after it: the next request brings that
      * @return whether it had room; if not, it has to come with the next request
@@ -45,7 +45,7 @@ public final class Listing {
      * Adds a name that need not be UTF-8.
      *
      * @param name the name
-     * @param ino its inode number as readdir(3) shows it
+     * @param ino its inode number as readdir(3) shows it; zero when unknown
      * @param mode its type, as the bits of a mode
      * @param offset where the listing goes on after it: the next request brings that
      * @return whether it had room; if not, it has to come with the next request
