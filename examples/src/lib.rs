@@ -93,7 +93,9 @@ pub fn serve_with(
     begin: impl FnOnce(&Session),
 ) -> Outcome {
     let config = SessionConfig::default().transport(transport()?);
-    let session = Session::mount(filesystem, &mountpoint, options, config)?;
+    let session = Session::mount(filesystem, &mountpoint, options, config);
+    // `main` shows errors as programmers see them; this one is for whoever mounts.
+    let session = session.map_err(|error| error.to_string())?;
     begin(&session);
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let stop = signals.handle();

@@ -35,6 +35,16 @@ fn over_paths() {
 }
 
 #[test]
+fn a_mount_that_fails_says_what_to_do() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hello"));
+    let output = command.arg("/nowhere/at/all").output().unwrap();
+    assert!(!output.status.success());
+    let message = String::from_utf8(output.stderr).unwrap();
+    let expected = "mount /nowhere/at/all: the mount point does not exist; create it";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
 fn under_a_layer() {
     if !can_mount() {
         return;
