@@ -61,6 +61,19 @@ fn clean(path: &Path) -> Option<PathBuf> {
     clean.parent().is_some().then_some(clean)
 }
 
+/// Whether a member begins with the places of its data, as GNU tar writes sparse files in pax archives.
+fn is_sparse(entry: &mut Entry<'_, File>) -> Outcome<bool> {
+    let Some(extensions) = entry.pax_extensions()? else {
+        return Ok(false);
+    };
+    for extension in extensions {
+        if extension?.key_bytes().starts_with(b"GNU.sparse.") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Attributes of a member, but for its number and links.
 fn attr(entry: &Entry<'_, File>, kind: u32) -> Outcome<Attr> {
     let header = entry.header();
@@ -83,12 +96,12 @@ impl Tar {
             tree: Tree::new(Attr::directory(1, 0o755), 0),
         };
         for entry in archive.entries()? {
-            let entry = entry?;
+            let mut entry = entry.map_err(|error| format!("{}: {error}", path.display()))?;
             if tar.tree.inodes() > FILES_MAX {
                 return Err(format!("more than {FILES_MAX} files, too many for memory").into());
             }
             if let Some(path) = clean(&entry.path()?)
-                && let Err(error) = tar.add(&path, &entry)
+                && let Err(error) = tar.add(&path, &mut entry)
             {
                 eprintln!("{} is left out: {error}", path.display());
             }
@@ -98,7 +111,10 @@ impl Tar {
 
     /// Adds a member, and the directories above it that the archive has not named yet. Of members
     /// with one name the last counts.
-    fn add(&mut self, path: &Path, entry: &Entry<'_, File>) -> Outcome {
+    fn add(&mut self, path: &Path, entry: &mut Entry<'_, File>) -> Outcome {
+        if is_sparse(entry)? {
+            return Err("a sparse file of a pax archive cannot be shown".into());
+        }
         for above in path.ancestors().skip(1).collect::<Vec<_>>().iter().rev() {
             if self.tree.get(*above).is_err() {
                 self.tree.insert(above, Attr::directory(0, 0o755), 0)?;

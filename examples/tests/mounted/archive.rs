@@ -31,6 +31,14 @@ fn shows_what_is_in_it() {
     };
     add("deep/in/here", 0o640, b"found");
     add("big", 0o600, &big);
+    // What follows is the number of pieces, where they are, and then they.
+    let sparse = [("GNU.sparse.major", b"1".as_slice())];
+    builder.append_pax_extensions(sparse).unwrap();
+    let mut add = |name: &str, mode: u32, data: &[u8]| {
+        let mut header = header(tar::EntryType::Regular, mode, data.len() as u64);
+        builder.append_data(&mut header, name, data).unwrap();
+    };
+    add("GNUSparseFile.0/sparse", 0o640, b"1\n1048576\n4\ndata");
     let mut symlink = header(tar::EntryType::Symlink, 0o777, 0);
     builder
         .append_link(&mut symlink, "deep/link", "in/here")
