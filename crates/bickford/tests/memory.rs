@@ -364,11 +364,11 @@ fn who_is_not_admitted_may_use_what_is_open() {
     };
     let mut fixture = fixture(config);
     let mut number = 100;
-    let mut ask = |uid: u32, opcode: Opcode| {
+    let mut ask = |uid: u32, opcode: Opcode, flags: u8| {
         number += 2;
         let body = match opcode {
             Opcode::Lookup => b"name\0".to_vec(),
-            _ => vec![0; 40],
+            _ => vec![flags; 88],
         };
         let header = InHeader {
             len: (size_of::<InHeader>() + body.len()) as u32,
@@ -387,10 +387,15 @@ fn who_is_not_admitted_may_use_what_is_open() {
         Some(-fixture.kernel.answer(number)?.error)
     };
     for uid in [0, 1000] {
-        assert_eq!(ask(uid, Opcode::Lookup), Some(0));
+        assert_eq!(ask(uid, Opcode::Lookup, 0), Some(0));
     }
-    for opcode in [Opcode::Lookup, Opcode::Getattr, Opcode::Open] {
-        assert_eq!(ask(5, opcode), Some(libc::EACCES), "{opcode:?}");
+    for opcode in [
+        Opcode::Lookup,
+        Opcode::Getattr,
+        Opcode::Setattr,
+        Opcode::Open,
+    ] {
+        assert_eq!(ask(5, opcode, 0), Some(libc::EACCES), "{opcode:?}");
     }
     let of_open = [
         Opcode::Read,
@@ -401,9 +406,25 @@ fn who_is_not_admitted_may_use_what_is_open() {
         Opcode::Readdirplus,
         Opcode::Fsyncdir,
         Opcode::Releasedir,
+        Opcode::Flush,
+        Opcode::Getlk,
+        Opcode::Setlk,
+        Opcode::Setlkw,
+        Opcode::Ioctl,
+        Opcode::Poll,
+        Opcode::Fallocate,
+        Opcode::Lseek,
+        Opcode::CopyFileRange,
+        Opcode::CopyFileRange64,
     ];
-    for opcode in of_open {
-        let answer = ask(5, opcode);
+    // With all flags GETATTR and SETATTR have a handle.
+    let with_handle = [(Opcode::Getattr, 0xff), (Opcode::Setattr, 0xff)];
+    for (opcode, flags) in of_open
+        .map(|opcode| (opcode, 0))
+        .into_iter()
+        .chain(with_handle)
+    {
+        let answer = ask(5, opcode, flags);
         assert!(
             answer.is_some_and(|errno| errno != libc::EACCES),
             "{opcode:?}: {answer:?}"

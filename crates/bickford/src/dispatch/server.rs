@@ -312,29 +312,52 @@ impl Server {
                 Err(error) => warn_malformed(opcode, header.unique, error),
             },
             Opcode::NotifyReply => self.retrieved(&mut incoming),
-            _ if self.refuses(opcode, header.uid) => {
-                respond_error(responder, ticket, Errno::ACCESS)
-            }
+            _ if self.refuses(opcode, &incoming) => respond_error(responder, ticket, Errno::ACCESS),
             _ => self.operate(worker, opcode, incoming, received, responder, ticket),
         }
     }
 
     /// Whoever has a descriptor may use it, however it came by it: what was opened stays open.
-    fn refuses(&self, opcode: Opcode, uid: u32) -> bool {
-        let of_open = matches!(
-            opcode,
+    fn refuses(&self, opcode: Opcode, incoming: &Incoming<'_>) -> bool {
+        match (self.config.access, incoming.header.uid) {
+            (Admission::Kernel, _) | (Admission::OwnerAndRoot(_), 0) => false,
+            (Admission::OwnerAndRoot(owner), uid) => {
+                uid != owner && !self.is_of_open(opcode, incoming)
+            }
+        }
+    }
+
+    /// Whether a request comes through a descriptor.
+    fn is_of_open(&self, opcode: Opcode, incoming: &Incoming<'_>) -> bool {
+        let (header, mut body) = (&incoming.header, incoming.body.clone());
+        let protocol = self.shared.protocol();
+        match opcode {
+            // What read(2) and ftruncate(2) ask for besides; fstat(2) does not tell its file.
+            Opcode::Getattr => {
+                Getattr::decode(header, &mut body, &protocol).is_ok_and(|op| op.handle.is_some())
+            }
+            Opcode::Setattr => {
+                Setattr::decode(header, &mut body, &protocol).is_ok_and(|op| op.handle.is_some())
+            }
             Opcode::Read
-                | Opcode::Write
-                | Opcode::Fsync
-                | Opcode::Release
-                | Opcode::Readdir
-                | Opcode::Readdirplus
-                | Opcode::Fsyncdir
-                | Opcode::Releasedir
-        );
-        match self.config.access {
-            Admission::Kernel => false,
-            Admission::OwnerAndRoot(owner) => uid != owner && uid != 0 && !of_open,
+            | Opcode::Write
+            | Opcode::Flush
+            | Opcode::Fsync
+            | Opcode::Release
+            | Opcode::Readdir
+            | Opcode::Readdirplus
+            | Opcode::Fsyncdir
+            | Opcode::Releasedir
+            | Opcode::Getlk
+            | Opcode::Setlk
+            | Opcode::Setlkw
+            | Opcode::Ioctl
+            | Opcode::Poll
+            | Opcode::Fallocate
+            | Opcode::Lseek
+            | Opcode::CopyFileRange
+            | Opcode::CopyFileRange64 => true,
+            _ => false,
         }
     }
 
