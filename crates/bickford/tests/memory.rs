@@ -356,6 +356,28 @@ fn panics_of_what_notifications_call_leave_the_session() {
     notifier.flush().unwrap();
 }
 
+/// What comes through a descriptor alone.
+const OF_OPEN: [Opcode; 18] = [
+    Opcode::Read,
+    Opcode::Write,
+    Opcode::Fsync,
+    Opcode::Release,
+    Opcode::Readdir,
+    Opcode::Readdirplus,
+    Opcode::Fsyncdir,
+    Opcode::Releasedir,
+    Opcode::Flush,
+    Opcode::Getlk,
+    Opcode::Setlk,
+    Opcode::Setlkw,
+    Opcode::Ioctl,
+    Opcode::Poll,
+    Opcode::Fallocate,
+    Opcode::Lseek,
+    Opcode::CopyFileRange,
+    Opcode::CopyFileRange64,
+];
+
 #[test]
 fn who_is_not_admitted_may_use_what_is_open() {
     let config = ServerConfig {
@@ -397,29 +419,9 @@ fn who_is_not_admitted_may_use_what_is_open() {
     ] {
         assert_eq!(ask(5, opcode, 0), Some(libc::EACCES), "{opcode:?}");
     }
-    let of_open = [
-        Opcode::Read,
-        Opcode::Write,
-        Opcode::Fsync,
-        Opcode::Release,
-        Opcode::Readdir,
-        Opcode::Readdirplus,
-        Opcode::Fsyncdir,
-        Opcode::Releasedir,
-        Opcode::Flush,
-        Opcode::Getlk,
-        Opcode::Setlk,
-        Opcode::Setlkw,
-        Opcode::Ioctl,
-        Opcode::Poll,
-        Opcode::Fallocate,
-        Opcode::Lseek,
-        Opcode::CopyFileRange,
-        Opcode::CopyFileRange64,
-    ];
     // With all flags GETATTR and SETATTR have a handle.
     let with_handle = [(Opcode::Getattr, 0xff), (Opcode::Setattr, 0xff)];
-    for (opcode, flags) in of_open
+    for (opcode, flags) in OF_OPEN
         .map(|opcode| (opcode, 0))
         .into_iter()
         .chain(with_handle)
