@@ -114,12 +114,13 @@ macro_rules! for_each_path_operation {
             /// The lock that stands in the way of `lock`, or [`crate::ops::Lock::none`] (fcntl(2) F_GETLK).
             fn getlk(file: Subject<'_>, owner: LockOwner, lock: Lock) -> Lock, Errno::NOSYS;
 
-            /// Takes or gives up a record lock (fcntl(2) F_SETLK). With `wait` it may take as long as
+            /// Takes or gives up a record lock (fcntl(2) F_SETLK). When a descriptor is closed, those of
+            /// its owner are given up, after `flush`, whether there are any or not. With `wait` it may take as long as
             /// it needs (F_SETLKW), and no path is held then: `file` has only its handle.
             fn setlk(file: Subject<'_>, owner: LockOwner, lock: Lock, wait: bool) -> (), Errno::NOSYS;
 
             /// Takes or gives up the lock of an open file as a whole (flock(2)); `wait` as in
-            /// `setlk`.
+            /// `setlk`. It is given up before `release` of a file that had one.
             fn flock(file: Subject<'_>, owner: LockOwner, kind: LockKind, wait: bool) -> (), Errno::NOSYS;
 
             /// The device block that holds a block of a file (FIBMAP), zero where there is none. Only

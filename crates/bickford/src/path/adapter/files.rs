@@ -1,10 +1,14 @@
 //! Operations on attributes and open files.
 
+use std::sync::atomic::Ordering;
+
 use bickford_abi::{IoctlFlags, OpenOutFlags};
 
 use super::Core;
-use crate::inode::{Ending, Want};
-use crate::ops::{self, Attr, Attributes, CopyFileRange, IoctlAnswer, Opened, Setattr, Setlk};
+use crate::inode::{Claim, Ending, Want};
+use crate::ops::{
+    self, Attr, Attributes, CopyFileRange, IoctlAnswer, Lock, LockKind, Opened, Setattr, Setlk,
+};
 use crate::path::future::FileSystem;
 use crate::path::{Ioctl, Open, Owner, Subject, Times};
 use crate::{Context, Errno, FileHandle, NodeId};
@@ -83,7 +87,7 @@ impl<F: FileSystem> Core<F> {
     }
 
     fn may_not_open(&self) -> bool {
-        !self.opens_needed.load(std::sync::atomic::Ordering::Relaxed)
+        !self.opens_needed.load(Ordering::Relaxed)
     }
 
     pub(super) async fn release_file(
@@ -98,13 +102,53 @@ impl<F: FileSystem> Core<F> {
         Ok(())
     }
 
+    /// A path for what must be done to the end, if the operation is to have one.
+    async fn claim_to_end(&self, node: Option<NodeId>, handle: FileHandle) -> Option<Claim> {
+        let node = node.filter(|_| !self.comes_by_handle(handle))?;
+        self.table.claim(Want::node(node), || None).await.ok()
+    }
+
+    /// A descriptor is closed, and with it the record locks of its owner end: the kernel leaves that to whoever
+    /// keeps them. Its answer is not ENOSYS then, after which it would not come again.
+    pub(super) async fn close(&self, cx: &Context<'_>, op: ops::Flush) -> Result<(), Errno> {
+        let locks_here = self.locks_here.load(Ordering::Relaxed);
+        let held = match self.file(cx, op.node, op.handle).await {
+            Err(_) if locks_here => Ok(self.handle_only(cx, op.node, op.handle)),
+            held => held,
+        }?;
+        let file = held.subject();
+        let flushed = self.filesystem.flush(cx, file, op.lock_owner).await;
+        if !locks_here {
+            return flushed;
+        }
+        let all = Lock {
+            end: i64::MAX.cast_unsigned(),
+            pid: cx.pid(),
+            ..Lock::none()
+        };
+        let unlocking = self.filesystem.setlk(cx, file, op.lock_owner, all, false);
+        match (unlocking.await, flushed) {
+            (Err(Errno::NOSYS), flushed) => flushed,
+            (_, Err(Errno::NOSYS)) => Ok(()),
+            (_, flushed) => flushed,
+        }
+    }
+
+    /// An open file ends with its lock as a whole; the kernel tells by RELEASE alone.
+    pub(super) async fn give_up_flock(&self, cx: &Context<'_>, op: &ops::Release) {
+        let claim = self.claim_to_end(Some(op.node), op.handle).await;
+        let file = Subject::new(claim.as_ref().map(|claim| claim.path()), Some(op.handle));
+        let unlocking = self
+            .filesystem
+            .flock(cx, file, op.lock_owner, LockKind::Unlock, false);
+        if let Err(errno) = unlocking.await {
+            tracing::debug!(node = op.node.0, "give up a lock: {errno}");
+        }
+    }
+
     /// An open file has ended, and nobody borrows its handle.
     pub(super) async fn end(&self, cx: &Context<'_>, node: Option<NodeId>, handle: FileHandle) {
-        let named = node.filter(|_| !self.comes_by_handle(handle));
-        let claim = match named {
-            Some(node) => self.table.claim(Want::node(node), || None).await.ok(),
-            None => None,
-        };
+        let claim = self.claim_to_end(node, handle).await;
         let subject = Subject::new(claim.as_ref().map(|claim| claim.path()), Some(handle));
         match self.filesystem.release(cx, subject).await {
             Ok(()) | Err(Errno::NOSYS) => {}
@@ -181,7 +225,7 @@ impl<F: FileSystem> Core<F> {
         cx: &Context<'_>,
         first: NodeId,
         second: NodeId,
-    ) -> Result<[Option<crate::inode::Claim>; 2], Errno> {
+    ) -> Result<[Option<Claim>; 2], Errno> {
         match self.claim(cx, Want::node(first)).await {
             Ok(claim) => return Ok([Some(claim), None]),
             Err(Errno::NOENT) => {}

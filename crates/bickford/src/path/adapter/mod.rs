@@ -68,6 +68,8 @@ pub(super) struct Core<F> {
     directories: Directories,
     /// Whether a file system that does not implement open is asked all the same.
     opens_needed: AtomicBool,
+    /// Whether record locks come here, and with them the duty to give them up.
+    locks_here: AtomicBool,
     /// How many names were hidden.
     hidden: AtomicU64,
     /// For work that outlives a request that was given up, where requests are tasks.
@@ -82,6 +84,7 @@ impl<F: FileSystem> Core<F> {
             table: Table::new(options.noforget),
             directories: Directories::default(),
             opens_needed: AtomicBool::new(true),
+            locks_here: AtomicBool::new(false),
             hidden: AtomicU64::new(0),
             tasks,
         }
@@ -102,6 +105,8 @@ impl<F: FileSystem> Core<F> {
         self.filesystem.init(negotiation)?;
         // open(2) with O_TRUNC is to come as truncate, and `..` is never looked up.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC | InitFlags::EXPORT_SUPPORT);
+        let locks = negotiation.wanted().contains(InitFlags::POSIX_LOCKS);
+        self.locks_here.store(locks, Ordering::Relaxed);
         let can_do_without = negotiation.wanted().contains(InitFlags::NO_OPEN_SUPPORT);
         let Options {
             direct_io,

@@ -116,6 +116,9 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) async fn release(&self, cx: &Context<'_>, op: Release) -> Answered<()> {
+        if op.flock {
+            self.give_up_flock(cx, &op).await;
+        }
         self.release_file(cx, op.node, op.handle).await
     }
 
@@ -168,10 +171,7 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) async fn flush(&self, cx: &Context<'_>, op: Flush) -> Answered<()> {
-        let held = self.file(cx, op.node, op.handle).await?;
-        self.filesystem
-            .flush(cx, held.subject(), op.lock_owner)
-            .await
+        self.close(cx, op).await
     }
 
     pub(super) async fn opendir(&self, cx: &Context<'_>, op: Opendir) -> Answered<Opened> {
