@@ -27,6 +27,11 @@ fn key(path: &Path) -> Result<&str> {
     name.filter(|_| top).ok_or(Errno::NOENT)
 }
 
+/// The key of a name to be made. Keys are UTF-8.
+fn new_key(path: &Path) -> Result<&str> {
+    key(path).map_err(|_| Errno::ILSEQ)
+}
+
 type Values<'t> = Table<'t, &'static str, &'static [u8]>;
 
 fn value(table: &impl ReadableTable<&'static str, &'static [u8]>, path: &Path) -> Result<Vec<u8>> {
@@ -87,7 +92,7 @@ impl FileSystem for Store {
             return Err(Errno::PERM);
         }
         let empty: &[u8] = &[];
-        self.change(|values| match values.insert(key(path)?, empty) {
+        self.change(|values| match values.insert(new_key(path)?, empty) {
             Ok(Some(_)) => Err(Errno::EXIST),
             other => other.map(drop).map_err(failed),
         })
@@ -107,7 +112,10 @@ impl FileSystem for Store {
         self.change(|values| {
             let value = value(values, from)?;
             values.remove(key(from)?).map_err(failed)?;
-            values.insert(key(to)?, &*value).map(drop).map_err(failed)
+            values
+                .insert(new_key(to)?, &*value)
+                .map(drop)
+                .map_err(failed)
         })
     }
 

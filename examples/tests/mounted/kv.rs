@@ -1,8 +1,9 @@
 //! The key-value store.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use crate::example::{Example, can_mount};
@@ -56,6 +57,16 @@ fn keeps_values_from_one_mount_to_the_next() {
     drop(file);
     let again = File::create_new(example.path("four")).unwrap_err();
     assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
+    // Keys are text, and who has another name is told so.
+    let no_text = example.path("").join(OsStr::from_bytes(b"\xff"));
+    let not_text = [
+        File::create_new(&no_text).map(drop),
+        fs::rename(example.path("four"), &no_text),
+    ];
+    for result in not_text {
+        let error = result.unwrap_err().raw_os_error();
+        assert_eq!(error, Some(rustix::io::Errno::ILSEQ.raw_os_error()));
+    }
     example.finish();
 
     let example = start();
