@@ -109,7 +109,9 @@ pub(crate) fn mount_at(mountpoint: &Path) -> Option<MountEntry> {
 }
 
 fn mounts() -> Vec<MountEntry> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // A mount point that is not UTF-8 hides no other.
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
     table.lines().filter_map(parse_mount).collect()
 }
 

@@ -24,8 +24,13 @@ pub struct MemoryLimit {
 
 /// Where the memory controller is mounted, and whether it is v2.
 fn controller() -> Result<(PathBuf, bool), String> {
-    let table =
-        fs::read_to_string("/proc/self/mounts").map_err(|e| format!("/proc/self/mounts: {e}"))?;
+    let table = fs::read("/proc/self/mounts").map_err(|e| format!("/proc/self/mounts: {e}"))?;
+    in_table(&table)
+}
+
+/// The memory controller in a table of mounts, others of which may have names that are not UTF-8.
+fn in_table(table: &[u8]) -> Result<(PathBuf, bool), String> {
+    let table = String::from_utf8_lossy(table);
     let mut unified = None;
     for line in table.lines() {
         let mut fields = line.split(' ').skip(1);
@@ -176,5 +181,16 @@ impl Drop for Writeback {
         if let Err(error) = fs::write(path, value) {
             warn(&format!("write {value} back to {path}: {error}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_that_is_not_utf8_does_not_hide_the_controller() {
+        let table = b"none /mnt/\xff tmpfs rw 0 0\nnone /cg/memory cgroup rw,memory 0 0\n";
+        assert_eq!(in_table(table), Ok(("/cg/memory".into(), false)));
     }
 }

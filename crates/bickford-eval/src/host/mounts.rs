@@ -69,8 +69,12 @@ fn parse_line(line: &str) -> Option<Mount> {
 /// the kernel: it never touches the file system itself, so that a dead one cannot hold it up.
 #[must_use]
 pub fn at(point: &Path) -> Option<Mount> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    table
+    top(&fs::read("/proc/self/mountinfo").unwrap_or_default(), point)
+}
+
+/// The last of a table's mounts at `point`. Somebody's mount point that is not UTF-8 hides no other.
+fn top(table: &[u8], point: &Path) -> Option<Mount> {
+    String::from_utf8_lossy(table)
         .lines()
         .filter_map(parse_line)
         .rfind(|m| m.point == point)
@@ -142,6 +146,14 @@ mod tests {
         let disk = parse_line("25 1 254:0 / / rw,relatime - ext4 /dev/vda rw").unwrap();
         assert_eq!((disk.connection(), disk.fs_type.as_str()), (None, "ext4"));
         assert_eq!(parse_line("nonsense"), None);
+    }
+
+    #[test]
+    fn a_mount_point_that_is_not_utf8_hides_no_other() {
+        let table =
+            b"1 0 0:9 / /mnt/\xff rw - tmpfs none rw\n2 0 0:53 / /mnt/a rw - fuse.x /src rw\n";
+        let found = top(table, Path::new("/mnt/a")).map(|m| m.device);
+        assert_eq!(found, Some((0, 53)));
     }
 
     #[test]
