@@ -16,6 +16,7 @@ use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
+use crate::report::{CSV, HTML, JSON};
 use crate::rows::Row;
 use crate::target::Config;
 
@@ -236,6 +237,9 @@ pub struct Store {
 const SETTINGS: &str = "run.json";
 const SAMPLES: &str = "samples.jsonl";
 const NOTES: &str = "notes.txt";
+const LOGS: &str = "logs";
+/// What a run writes beside its settings.
+const WRITTEN: [&str; 6] = [SAMPLES, NOTES, LOGS, HTML, JSON, CSV];
 
 fn read(path: &Path) -> Result<String, EvalError> {
     fs::read_to_string(path).map_err(EvalError::io(path))
@@ -291,6 +295,17 @@ fn whole(text: &[u8]) -> usize {
     end.map_or(0, |end| end + 1)
 }
 
+/// What a new run would write over that is of no run: the directory may be one of the user's.
+fn foreign(directory: &Path) -> Option<&'static str> {
+    let file = directory.join(SETTINGS);
+    let is_there = |name: &str| directory.join(name).symlink_metadata().is_ok();
+    if !is_there(SETTINGS) {
+        return WRITTEN.into_iter().find(|name| is_there(name));
+    }
+    let ours = read(&file).is_ok_and(|text| serde_json::from_str::<Settings>(&text).is_ok());
+    (!ours).then_some(SETTINGS)
+}
+
 fn without_replaced(samples: Vec<Sample>) -> Vec<Sample> {
     let mut places = HashMap::new();
     let mut kept: Vec<Sample> = Vec::with_capacity(samples.len());
@@ -309,9 +324,16 @@ impl Store {
     /// Begins a new directory of results.
     ///
     /// # Errors
-    /// It exists with results already, or cannot be written.
+    /// It exists with results already, or with files of the same names that are not of a run, or cannot be
+    /// written.
     pub fn create(directory: &Path, settings: Settings) -> Result<Self, EvalError> {
         fs::create_dir_all(directory).map_err(EvalError::io(directory))?;
+        if let Some(name) = foreign(directory) {
+            return Err(EvalError::Usage(format!(
+                "{} holds {name}, which is not of a run and would be written over; choose another --out",
+                directory.display()
+            )));
+        }
         let file = directory.join(SETTINGS);
         // What could not be set up has left nothing but its settings.
         let samples = fs::metadata(directory.join(SAMPLES)).map_or(0, |m| m.len());
@@ -372,6 +394,12 @@ impl Store {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Where what mounted commands say is kept.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.directory.join(LOGS)
     }
 
     /// Has every row and configuration that ended with an error run again, once, from the round that ended so.

@@ -74,7 +74,7 @@ impl<'a> Runner<'a> {
         let room = Room::of(settings.rows.iter().map(|row| &row.kind));
         let device =
             Device::set_up(&settings.device, work.path(), room, &stop).map_err(EvalError::SetUp)?;
-        let logs = store.directory().join("logs");
+        let logs = store.logs();
         fs::create_dir_all(&logs).map_err(EvalError::io(logs))?;
         Ok(Self {
             store,
@@ -95,9 +95,8 @@ impl<'a> Runner<'a> {
         let settings = self.store.results.settings.clone();
         self.notes.extend(limits::of_this_machine(&settings));
         let bar = self.progress_bar();
-        let rounds = settings.rounds + 1;
         for row in &settings.rows {
-            for round in 0..rounds {
+            for round in 0..=settings.rounds {
                 for turn in 0..settings.configs.len() {
                     // Each round begins with another configuration, so that none always follows the same.
                     let index = (turn + round as usize) % settings.configs.len();
@@ -210,6 +209,7 @@ impl<'a> Runner<'a> {
             &point,
             &log.latest,
             entrance.as_deref(),
+            &self.stop,
         )
         .inspect_err(|_| log.keep())?;
         let tracing = if round == 0 {
@@ -261,7 +261,7 @@ impl<'a> Runner<'a> {
     }
 
     fn log(&self, row: &Row, config: &Config) -> Log {
-        let logs = self.store.directory().join("logs");
+        let logs = self.store.logs();
         Log {
             latest: logs.join(format!("{}.log", config.name)),
             kept: logs.join(format!("{}-{}.log", config.name, row.id)),

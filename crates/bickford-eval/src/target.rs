@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -148,16 +148,18 @@ struct Mounted {
 }
 
 impl Target {
-    /// Mounts `config` over `source` at `point`. What the command says goes to `log`.
+    /// Mounts `config` over `source` at `point`, unless `stop` is set meanwhile. What the command says goes to
+    /// `log`.
     ///
     /// # Errors
-    /// The command failed or mounted nothing within 30 s, with the end of what it said.
+    /// The command failed or mounted nothing within 30 s or until it was stopped, with the end of what it said.
     pub fn mount(
         config: &Config,
         source: &Path,
         point: &Path,
         log: &Path,
         entrance: Option<&Path>,
+        stop: &AtomicBool,
     ) -> Result<Self, String> {
         let Some(template) = &config.command else {
             return Ok(Self {
@@ -189,7 +191,7 @@ impl Target {
             .stderr(Stdio::from(errors))
             .spawn()
             .map_err(|e| format!("start the command of {}: {e}", config.name))?;
-        wait_for_mount(config, point, log, child, mark)
+        wait_for_mount(config, point, log, child, mark, stop)
     }
 
     /// Where the workload runs.
@@ -293,6 +295,7 @@ fn wait_for_mount(
     log: &Path,
     mut child: Child,
     mark: String,
+    stop: &AtomicBool,
 ) -> Result<Target, String> {
     let end = Instant::now() + MOUNT_TIME;
     let said = || tail(&fs::read_to_string(log).unwrap_or_default());
@@ -319,6 +322,7 @@ fn wait_for_mount(
         }
         let failed = match ended {
             Some(status) if !status.success() => Some(format!("ended with {status}")),
+            _ if stop.load(Ordering::Relaxed) => Some("was interrupted".to_owned()),
             _ if Instant::now() > end => {
                 Some(format!("mounted nothing within {} s", MOUNT_TIME.as_secs()))
             }
@@ -375,6 +379,10 @@ impl Drop for Target {
 mod tests {
     use super::*;
 
+    fn mount(config: &Config, source: &Path, point: &Path, log: &Path) -> Result<Target, String> {
+        Target::mount(config, source, point, log, None, &AtomicBool::new(false))
+    }
+
     #[test]
     fn a_configuration_is_a_known_name_or_a_command() {
         let parse = str::parse::<ConfigArgument>;
@@ -411,7 +419,7 @@ mod tests {
         };
         let point = directory.path().join("mnt");
         let log = directory.path().join("log");
-        let error = Target::mount(&config, directory.path(), &point, &log, None).unwrap_err();
+        let error = mount(&config, directory.path(), &point, &log).unwrap_err();
         assert!(
             error.contains("no luck") && error.contains("status: 4"),
             "{error}"
@@ -435,7 +443,7 @@ mod tests {
         };
         let point = directory.path().join("mnt");
         let log = directory.path().join("log");
-        let error = Target::mount(&config, directory.path(), &point, &log, None).unwrap_err();
+        let error = mount(&config, directory.path(), &point, &log).unwrap_err();
         assert!(error.contains("status: 4"), "{error}");
         assert!(directory.path().join("ended").exists(), "it was killed");
     }
@@ -444,14 +452,8 @@ mod tests {
     fn native_is_the_source_itself() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
-        let target = Target::mount(
-            &Config::native(),
-            directory.path(),
-            Path::new("/nonexistent"),
-            &log,
-            None,
-        )
-        .unwrap();
+        let native = Config::native();
+        let target = mount(&native, directory.path(), Path::new("/nonexistent"), &log).unwrap();
         assert_eq!(target.directory(), directory.path());
         assert_eq!(
             (target.connection(), target.trouble(), target.daemon_time()),

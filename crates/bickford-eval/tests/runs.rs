@@ -302,6 +302,38 @@ fn an_interrupt_ends_the_run_and_leaves_nothing_behind() {
     }
 }
 
+/// Ctrl-C where a command mounts nothing: it is not waited for until its time is over.
+#[test]
+fn an_interrupt_ends_a_command_that_does_not_mount() {
+    let place = Place::new(WORKLOAD);
+    let waits = place.path("waits");
+    let command = format!("hangs=echo > {}; exec sleep 600 # {{mnt}}", waits.display());
+    let mut interrupted = None;
+    let output = finish_after(place.command(&[&command]), |child| {
+        signal_when(|| waits.exists(), child, Signal::INT);
+        interrupted = Some(Instant::now());
+    });
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let took = interrupted.unwrap().elapsed();
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    is_clean(&place);
+}
+
+/// The round that is not counted comes on top of what is asked for.
+#[test]
+fn the_most_rounds_are_no_overflow() {
+    let place = Place::new(WORKLOAD);
+    let words = place.command(&["native"]);
+    let words = words.get_args().map(|word| match word {
+        word if word == "2" => "4294967295".as_ref(),
+        word => word,
+    });
+    let mut command = Command::new(program());
+    command.args(words);
+    let output = finish_after(command, |child| signal(&place, child, Signal::INT));
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+}
+
 /// The terminal goes away: nobody reads what is said, and it must not matter.
 #[test]
 fn a_hangup_leaves_nothing_behind() {
@@ -351,6 +383,23 @@ fn results_are_not_overwritten() {
     let second = finish(place.command(&["native"]));
     assert!(!second.status.success());
     assert!(said(&second).contains("--resume"), "{}", said(&second));
+}
+
+/// A directory of the user's, whose names happen to be those of a run's files.
+#[test]
+fn what_is_not_of_a_run_is_not_overwritten() {
+    for name in ["notes.txt", "run.json", "report.html"] {
+        let place = Place::new(WORKLOAD);
+        let file = place.out().join(name);
+        fs::create_dir(place.out()).unwrap();
+        fs::write(&file, "mine").unwrap();
+        let output = finish(place.command(&["native"]));
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let told = format!("holds {name}, which is not of a run");
+        assert!(said(&output).contains(&told), "{}", said(&output));
+        assert_eq!(fs::read(&file).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(place.out()).unwrap().count(), 1);
+    }
 }
 
 /// The mount goes away while the workload runs. The row must end with an error; native, and the run, go on.

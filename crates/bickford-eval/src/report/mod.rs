@@ -21,6 +21,13 @@ use crate::results::Results;
 use crate::rows::Row;
 use crate::stats::interval_label;
 
+/// The page.
+pub(crate) const HTML: &str = "report.html";
+/// Everything that a report is made of.
+pub(crate) const JSON: &str = "report.json";
+/// The table.
+pub(crate) const CSV: &str = "report.csv";
+
 /// Writes `report.html`, `report.json` and `report.csv` into `directory`.
 ///
 /// # Errors
@@ -32,13 +39,12 @@ pub fn write(results: &Results, directory: &Path) -> Result<(), EvalError> {
         fs::write(&path, text).map_err(EvalError::io(path))
     };
     put(
-        "report.html",
+        HTML,
         html::page(results, &analysis).map_err(EvalError::Report)?,
     )?;
-    let json =
-        serde_json::to_string(results).map_err(EvalError::json(directory.join("report.json")))?;
-    put("report.json", json)?;
-    put("report.csv", csv(&analysis).map_err(EvalError::Report)?)
+    let json = serde_json::to_string(results).map_err(EvalError::json(directory.join(JSON)))?;
+    put(JSON, json)?;
+    put(CSV, csv(&analysis).map_err(EvalError::Report)?)
 }
 
 /// The columns of `report.csv`. New ones come last: scripts count the others from the left.

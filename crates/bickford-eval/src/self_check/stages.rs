@@ -136,7 +136,7 @@ fn one(check: &Check<'_>, preset: &str, kind: &Kind) -> Result<StageSum, String>
         .map(|command| format!("{command} {}", kind.options));
     let point = check.work.join("mnt");
     let log = check.work.join("log");
-    let target = Target::mount(&config, check.device.data(), &point, &log, None)?;
+    let target = Target::mount(&config, check.device.data(), &point, &log, None, check.stop)?;
     let connection = target.connection().ok_or("it is no FUSE mount");
     let measured = connection.map_err(str::to_owned).and_then(|connection| {
         let caller = |word| Caller::start(target.directory(), word, kind.prepare, OPERATIONS);
