@@ -30,7 +30,8 @@ impl Requests {
     /// All requests that were answered.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.by_opcode.iter().map(|o| o.count).sum()
+        let counts = self.by_opcode.iter().map(|o| o.count);
+        counts.fold(0, u64::saturating_add)
     }
 
     /// Round trips of all requests together, in seconds.

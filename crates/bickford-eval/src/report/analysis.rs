@@ -100,7 +100,8 @@ impl Usage {
         // Over all kinds of operations, weighted by how many there were.
         let latency = |pick: fn(&OpLatency) -> f64| {
             over(&|m| {
-                let count: u64 = m.work.latencies.iter().map(|l| l.count).sum();
+                let counts = m.work.latencies.iter().map(|l| l.count);
+                let count = counts.fold(0, u64::saturating_add);
                 let sum: f64 = m
                     .work
                     .latencies
@@ -141,7 +142,7 @@ impl Usage {
                     .map(|d| (d.busy_ms as f64 / 10.0 / m.wall_s.max(1e-3)).min(100.0))
             }),
             disk_mb_s: over(&|m| {
-                let moved = |d: Counters| (d.read_bytes + d.written_bytes) as f64;
+                let moved = |d: Counters| d.read_bytes.saturating_add(d.written_bytes) as f64;
                 m.disk.map(|d| moved(d) / 1e6 / m.wall_s.max(1e-3))
             }),
             files_per_s: over(&|m| {

@@ -309,6 +309,32 @@ mod tests {
         }
     }
 
+    /// As a damaged record has them.
+    #[test]
+    fn figures_at_the_end_of_their_range_are_reported() {
+        let mut results = full();
+        for sample in &mut results.samples {
+            let Outcome::Measured(run) = &mut sample.outcome else {
+                continue;
+            };
+            let most = run.work.latencies.first().cloned();
+            run.work.latencies.extend(most);
+            let requests = run.requests.iter_mut().flat_map(|r| &mut r.by_opcode);
+            for latency in run.work.latencies.iter_mut().chain(requests) {
+                latency.count = u64::MAX;
+            }
+            if let Some(requests) = &mut run.requests {
+                requests.by_opcode.extend_from_within(..);
+            }
+            if let Some(disk) = &mut run.disk {
+                disk.read_bytes = u64::MAX;
+            }
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        write(&results, directory.path()).expect("a report");
+        assert!(!compare::text(&results, &results).is_empty());
+    }
+
     #[test]
     fn what_is_measured_is_on_the_page() {
         let results = full();

@@ -14,6 +14,9 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(120, 80, 160),
 ];
 
+/// What is larger has no axis: its marks cannot be counted.
+const LARGEST: f64 = 1e15;
+
 pub(super) fn colour(index: usize) -> RGBColor {
     COLOURS.get(index % COLOURS.len()).copied().unwrap_or(BLACK)
 }
@@ -54,6 +57,9 @@ fn draw(
     let y_most = points().map(|p| p.3).fold(0.0, f64::max);
     if x_most <= 0.0 {
         return Err("no points".into());
+    }
+    if x_most.max(y_most) > LARGEST {
+        return Err(format!("{} is no figure that was measured", x_most.max(y_most)).into());
     }
     // Of zeros alone, too, there is an axis.
     let y_most = if y_most > 0.0 { y_most } else { 1.0 };
@@ -139,5 +145,13 @@ mod tests {
     #[test]
     fn nothing_to_plot_is_an_error() {
         assert!(lines(&[], "KB", "MB/s").is_err());
+        for large in [f64::MAX, f64::INFINITY, 2e19] {
+            let line = Line {
+                name: "native",
+                points: vec![(4.0, large, large, large)],
+            };
+            let error = lines(&[line], "KB", "MB/s").unwrap_err();
+            assert!(error.contains("no figure that was measured"), "{error}");
+        }
     }
 }
