@@ -10,10 +10,12 @@ mod common;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use common::{Place, assert_refused, assert_silent, bickford, run, wait_until};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 #[test]
 fn the_mount_answers_when_the_command_has_ended() {
@@ -117,6 +119,26 @@ fn a_daemon_that_cannot_mount_says_why_and_fails() {
     let output = run(bickford().arg("mount").arg(place.source()).arg(&missing));
     assert_refused(&output, 1, &["missing", "does not exist"]);
     assert_eq!(place.listed(), None);
+}
+
+/// Both the command and its daemon make the layers: what is read but once is empty for the daemon, or waited for
+/// without end.
+#[test]
+fn what_can_be_read_but_once_is_refused_in_the_background() {
+    let Some(place) = Place::new() else { return };
+    let (fifo, key) = (place.dir().join("fifo"), place.dir().join("key"));
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (fifo, key) = (fifo.to_str().unwrap(), key.to_str().unwrap());
+    let crypt = |from| format!("crypt:key={key},create=true,passphrase-file={from}");
+    for layer in [
+        crypt(fifo),
+        crypt("/dev/stdin"),
+        format!("stats:switches={fifo}"),
+    ] {
+        let output = place.mount(&["--layer", &layer]);
+        assert_refused(&output, 1, &["can be read but once", "(-f)"]);
+    }
+    assert!(!Path::new(key).exists() && place.listed().is_none());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod remount;
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,8 +166,30 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
     backend.check_mount(&arguments.mountpoint, &options)
 }
 
-/// A daemon has no standard error, which is where the layer `log` writes without a file.
+/// Files that layers read when they are made.
+const READ: [&str; 2] = ["passphrase-file", "switches"];
+/// Names of standard input, which a daemon has not, wherever it comes from.
+const STANDARD_INPUT: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+
+/// Whether a file is gone, or not there for a daemon, once it has been read.
+fn is_read_once(path: &Path) -> bool {
+    let kind = || std::fs::metadata(path).map(|it| it.file_type());
+    STANDARD_INPUT.iter().any(|name| path == Path::new(name))
+        || kind().is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
+}
+
+/// A daemon has no standard error, which is where the layer `log` writes without a file, and makes layers that
+/// this process has made before it, to say at once what is wrong with them.
 fn check_layers_of_a_daemon(layers: &[LayerSpec]) -> Result<(), Failure> {
+    for layer in layers {
+        let mut files = layer.options().filter(|(key, _)| READ.contains(key));
+        if let Some((key, path)) = files.find(|(_, path)| is_read_once(Path::new(path))) {
+            return Err(Failure::new(format!(
+                "--layer {layer}: {key}={path} can be read but once, and going into the background reads it twice; \
+                 name a file that stays, or stay in the foreground (-f)"
+            )));
+        }
+    }
     let to_stderr = |layer: &&LayerSpec| {
         layer.name() == "log" && !layer.options().any(|(key, _)| key == "file")
     };
