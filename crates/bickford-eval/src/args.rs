@@ -81,8 +81,9 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Go on with the results in DIR: on the same machine and kernel, with the same programs
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report"])]
+    /// Go on with the results in DIR: on the same machine and kernel, with the same programs and what else was
+    /// asked for when they were begun
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report", "suite", "rows", "workload", "config", "device", "dir", "scale", "rounds", "deadline", "bickford"])]
     pub resume: Option<PathBuf>,
 
     /// With --resume: run again what ended with an error; its result stays until there is another

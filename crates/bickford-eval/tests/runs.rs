@@ -224,6 +224,12 @@ fn a_directory_of_another_machine_is_not_gone_on_with() {
     }
     let after = fs::read(place.out().join("samples.jsonl")).unwrap();
     assert_eq!(after, samples, "nothing is touched");
+    // What is asked for now would not be done.
+    for more in [["--rounds", "9"], ["--scale", "2"], ["--config", "fast"]] {
+        let refused = resume(&place, &more);
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert!(said(&refused).contains(more[0]), "{}", said(&refused));
+    }
 }
 
 #[test]
