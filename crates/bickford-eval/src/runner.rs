@@ -27,6 +27,7 @@ use crate::results::{Caches, Measured, Outcome, Sample, Store};
 use crate::room::Room;
 use crate::rows::{Kind, Row};
 use crate::target::{Config, Target};
+use crate::terminal::harmless;
 use crate::worker::{self, Answer, Job};
 use crate::{fio, limits};
 
@@ -146,7 +147,8 @@ impl<'a> Runner<'a> {
             Err(Ended::Interrupted) => return Ok(false),
             Err(Ended::Failed(error)) => {
                 if self.ui.progress {
-                    bar.println(format!("{} · {}: {error}", row.name, config.name));
+                    let told = format!("{} · {}: {error}", row.name, config.name);
+                    bar.println(harmless(&told));
                 }
                 // The device may be full or half prepared.
                 self.files = None;

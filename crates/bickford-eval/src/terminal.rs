@@ -21,7 +21,18 @@ pub(crate) fn say(text: &str) -> Result<(), EvalError> {
     write_out(text.as_bytes()).map_err(EvalError::io("standard output"))
 }
 
+/// Text in which a terminal finds nothing to obey: names, errors and notes may be of a record of others, or be
+/// what a program said. Lines stay.
+pub(crate) fn harmless(text: &str) -> String {
+    let obeyed = |c: char| c.is_control() && c != '\n';
+    let shown = |c: char| match obeyed(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 /// A line on standard error.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(io::stderr(), "bickford eval: {text}");
+    let _ = writeln!(io::stderr(), "bickford eval: {}", harmless(text));
 }

@@ -7,6 +7,7 @@ use crate::host::Machine;
 use crate::results::{Results, Settings};
 use crate::rows::{Kind, Row};
 use crate::stats::{Change, Comparison, Interval, interval_label, interval_name};
+use crate::terminal::harmless;
 
 /// For every row and configuration of either run: throughput of the second against the first, and how
 /// the difference to native changed, which a faster or slower machine does not touch. What only one of them
@@ -47,7 +48,7 @@ pub fn text(before: &Results, after: &Results) -> String {
             interval_name(rounds)
         ));
     }
-    out.join("\n") + "\n"
+    harmless(&out.join("\n")) + "\n"
 }
 
 /// A difference in percent.

@@ -8,6 +8,7 @@ use super::figure;
 use crate::results::Results;
 use crate::rows::WorkloadClass;
 use crate::stats::{Class, interval_name};
+use crate::terminal::harmless;
 
 fn paint(class: Option<Class>, text: &str, colours: bool) -> String {
     let code = match class {
@@ -37,13 +38,13 @@ fn render(results: &Results, colours: bool) -> String {
     let name = analysis
         .rows
         .iter()
-        .map(|r| r.row.name.len())
+        .map(|r| harmless(&r.row.name).len())
         .max()
         .unwrap_or(0)
         .max(8);
     let _ = write!(out, "\n{:<8} {:<name$} {:>22}", "row", "workload", "native");
     for config in analysis.compared() {
-        let _ = write!(out, " {config:>16}");
+        let _ = write!(out, " {:>16}", harmless(config));
     }
     out.push('\n');
     for row in &analysis.rows {
@@ -54,7 +55,9 @@ fn render(results: &Results, colours: bool) -> String {
         let _ = write!(
             out,
             "{:<8} {:<name$} {:>22}",
-            row.row.id, row.row.name, native
+            harmless(&row.row.id),
+            harmless(&row.row.name),
+            native
         );
         for cell in row.cells.iter().skip(1) {
             let _ = write!(out, " {}", difference(cell, colours));
@@ -65,7 +68,8 @@ fn render(results: &Results, colours: bool) -> String {
         let ([green, yellow, orange, red], without) = analysis.counts(config);
         let _ = write!(
             out,
-            "\n{config}: {green} green, {yellow} yellow, {orange} orange, {red} red"
+            "\n{}: {green} green, {yellow} yellow, {orange} orange, {red} red",
+            harmless(config)
         );
         if without > 0 {
             let _ = write!(out, ", {without} without a result");
@@ -86,7 +90,7 @@ fn render(results: &Results, colours: bool) -> String {
     legend(results, &analysis, &mut out);
     errors(&analysis, &mut out);
     for note in &results.notes {
-        let _ = writeln!(out, "note: {note}");
+        let _ = writeln!(out, "note: {}", harmless(note));
     }
     out
 }
@@ -122,8 +126,33 @@ fn errors(analysis: &Analysis<'_>, out: &mut String) {
     for row in &analysis.rows {
         for cell in &row.cells {
             if let Some(error) = cell.error {
-                let _ = writeln!(out, "error: {} · {}: {error}", row.row.name, cell.config);
+                let told = format!("error: {} · {}: {error}", row.row.name, cell.config);
+                let _ = writeln!(out, "{}", harmless(&told));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{compare, fixture};
+    use crate::results::Outcome;
+
+    #[test]
+    fn a_terminal_finds_nothing_to_obey_in_a_record() {
+        let odd = "\u{1b}]0;x\u{7}\r\u{9b}2J";
+        let mut results = fixture::results(&["f37"], &[odd]);
+        results.notes.push(odd.to_owned());
+        for row in &mut results.settings.rows {
+            row.name.push_str(odd);
+        }
+        fixture::run(&mut results, "f37", "native", &[1.0]);
+        fixture::add(&mut results, "f37", odd, 1, Outcome::Failed(odd.to_owned()));
+        for text in [render(&results, false), compare::text(&results, &results)] {
+            let obeyed = |c: char| c.is_control() && c != '\n';
+            assert!(!text.contains(obeyed), "{text:?}");
+            assert!(text.contains("\\u{1b}]0;x"), "{text}");
         }
     }
 }
