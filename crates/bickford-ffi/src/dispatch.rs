@@ -87,6 +87,19 @@ impl Callbacks {
         self.operations & bit(operation) != 0
     }
 
+    /// Flags of INIT without which the kernel would not ask for what is wanted.
+    fn flags(&self) -> InitFlags {
+        let mut flags = InitFlags::empty();
+        if self.wants(BICKFORD_OP_READDIRPLUS) {
+            flags |= InitFlags::DO_READDIRPLUS;
+            // With it the rest of a listing comes as READDIR.
+            if self.wants(BICKFORD_OP_READDIR) {
+                flags |= InitFlags::READDIRPLUS_AUTO;
+            }
+        }
+        flags
+    }
+
     fn dispatch<A: FlatAnswer>(
         &self,
         cx: &Context<'_>,
@@ -165,10 +178,7 @@ macro_rules! define_callbacks {
     ($($method:ident: $operation:ty => $answer:ty, $number:ident, $default:expr;)+) => {
         impl FileSystem for Callbacks {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
-                if self.wants(BICKFORD_OP_READDIRPLUS) {
-                    negotiation
-                        .want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
-                }
+                negotiation.want(self.flags());
                 configure(&self.config, negotiation);
                 Ok(())
             }
@@ -262,6 +272,30 @@ mod tests {
             assert_eq!(filesystem.is_prompt(), prompt);
         }
     }
+
+    /// What INIT settles for a file system of these operations.
+    fn settled(operations: &[u32]) -> InitFlags {
+        let callbacks = bickford_callbacks {
+            user: std::ptr::null_mut(),
+            operations: operations.iter().map(|number| bit(*number)).sum(),
+            dispatch: Some(nothing),
+        };
+        let config = bickford_config::default();
+        let mut kernel = Kernel::new(Callbacks::new(&callbacks, nothing, config, false));
+        assert_eq!(kernel.init().unwrap().error, 0);
+        kernel.server().negotiated().unwrap().protocol.flags
+    }
+
+    #[test]
+    fn the_rest_of_a_listing_comes_as_readdir_only_where_that_is_wanted() {
+        let (plus, auto) = (InitFlags::DO_READDIRPLUS, InitFlags::READDIRPLUS_AUTO);
+        let settled = |operations: &[u32]| settled(operations) & (plus | auto);
+        assert!(settled(&[BICKFORD_OP_READDIR]).is_empty());
+        assert_eq!(settled(&[BICKFORD_OP_READDIRPLUS]), plus);
+        let both = [BICKFORD_OP_READDIR, BICKFORD_OP_READDIRPLUS];
+        assert_eq!(settled(&both), plus | auto);
+    }
+
     /// The name says what is done after the reply was deferred, the user what is returned then.
     unsafe extern "C" fn defer(
         user: *mut c_void,
