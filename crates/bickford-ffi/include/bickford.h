@@ -107,7 +107,8 @@
 // A lock in the way: node, handle, lock_owner, lock. Answers a lock.
 #define BICKFORD_OP_GETLK 31
 
-// Takes or gives up a lock: node, handle, lock_owner, lock, flags2 (1: flock, 2: wait).
+// Takes or gives up a lock: node, handle, lock_owner, lock, flags2 (1: flock, 2: wait). The kernel leaves
+// locks of flock(2) to callbacks that want this, and those of fcntl(2) to ones that want GETLK, too.
 #define BICKFORD_OP_SETLK 32
 
 // May the caller use an inode so: node, flags (access).

@@ -65,7 +65,8 @@ pub const BICKFORD_OP_RELEASEDIR: u32 = 29;
 pub const BICKFORD_OP_FSYNCDIR: u32 = 30;
 /// A lock in the way: node, handle, lock_owner, lock. Answers a lock.
 pub const BICKFORD_OP_GETLK: u32 = 31;
-/// Takes or gives up a lock: node, handle, lock_owner, lock, flags2 (1: flock, 2: wait).
+/// Takes or gives up a lock: node, handle, lock_owner, lock, flags2 (1: flock, 2: wait). The kernel leaves
+/// locks of flock(2) to callbacks that want this, and those of fcntl(2) to ones that want GETLK, too.
 pub const BICKFORD_OP_SETLK: u32 = 32;
 /// May the caller use an inode so: node, flags (access).
 pub const BICKFORD_OP_ACCESS: u32 = 34;

@@ -97,6 +97,13 @@ impl Callbacks {
                 flags |= InitFlags::READDIRPLUS_AUTO;
             }
         }
+        // Without them the kernel keeps locks to itself.
+        if self.wants(BICKFORD_OP_SETLK) {
+            flags |= InitFlags::FLOCK_LOCKS;
+            if self.wants(BICKFORD_OP_GETLK) {
+                flags |= InitFlags::POSIX_LOCKS;
+            }
+        }
         flags
     }
 
@@ -294,6 +301,16 @@ mod tests {
         assert_eq!(settled(&[BICKFORD_OP_READDIRPLUS]), plus);
         let both = [BICKFORD_OP_READDIR, BICKFORD_OP_READDIRPLUS];
         assert_eq!(settled(&both), plus | auto);
+    }
+
+    #[test]
+    fn locks_come_where_they_are_wanted() {
+        let (flock, posix) = (InitFlags::FLOCK_LOCKS, InitFlags::POSIX_LOCKS);
+        let settled = |operations: &[u32]| settled(operations) & (flock | posix);
+        assert!(settled(&[BICKFORD_OP_GETLK]).is_empty());
+        assert_eq!(settled(&[BICKFORD_OP_SETLK]), flock);
+        let both = [BICKFORD_OP_GETLK, BICKFORD_OP_SETLK];
+        assert_eq!(settled(&both), flock | posix);
     }
 
     /// The name says what is done after the reply was deferred, the user what is returned then.

@@ -49,8 +49,6 @@ final class Native {
     private static final MethodHandle NOTIFY_POLL = function("bickford_notify_poll", JAVA_INT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle NOTIFY_FLUSH = function("bickford_notify_flush", JAVA_INT, JAVA_LONG);
 
-    private static final long POSIX_LOCKS = 1 << 1, FLOCK_LOCKS = 1 << 10;
-
     static final int UNMOUNT_NORMAL = 0;
     static final int UNMOUNT_LAZY = 1;
     static final int UNMOUNT_FORCE = 2;
@@ -119,7 +117,7 @@ final class Native {
             callbacks.set(ADDRESS, 16, dispatch);
             MemorySegment session = arena.allocate(8, 8);
             check((int) MOUNT.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
-                    config(arena, options, locks(operations)), callbacks, session));
+                    config(arena, options), callbacks, session));
             return session.get(JAVA_LONG, 0);
         } catch (IOException | RuntimeException e) {
             throw e;
@@ -145,7 +143,7 @@ final class Native {
             layer.set(ADDRESS, 48, post);
             MemorySegment session = arena.allocate(8, 8);
             check((int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
-                    arena.allocateFrom(options.options()), config(arena, options, 0), layer, session));
+                    arena.allocateFrom(options.options()), config(arena, options), layer, session));
             return session.get(JAVA_LONG, 0);
         } catch (IOException | RuntimeException e) {
             throw e;
@@ -154,19 +152,11 @@ final class Native {
         }
     }
 
-    /** Without being asked, the kernel keeps locks to itself. */
-    private static long locks(long operations) {
-        boolean set = (operations & Operation.SETLK.bit()) != 0;
-        boolean get = (operations & Operation.GETLK.bit()) != 0;
-        return (set ? FLOCK_LOCKS : 0) | (set && get ? POSIX_LOCKS : 0);
-    }
-
-    private static MemorySegment config(Arena arena, MountOptions options, long want) {
+    private static MemorySegment config(Arena arena, MountOptions options) {
         MemorySegment config = arena.allocate(32, 8);
         config.set(JAVA_INT, 0, Layout.ABI_VERSION);
         config.set(JAVA_INT, 4, options.workers());
         config.set(JAVA_INT, 8, options.maxWrite());
-        config.set(JAVA_LONG, 16, want);
         return config;
     }
 
