@@ -143,7 +143,12 @@ final class InodeTarget extends Target {
         var pairs = request.data();
         for (long i = 0; i < request.size(); i++) {
             long at = pairs.address() + i * 16;
-            fs.forget(Layout.getLong(at), Layout.getLong(at + 8));
+            try {
+                fs.forget(Layout.getLong(at), Layout.getLong(at + 8));
+            } catch (Throwable e) {
+                // The others are given back only here.
+                failed(FORGET, e);
+            }
         }
     }
 

@@ -73,6 +73,36 @@ class TargetTest {
     }
 
     @Test
+    void aForgetThatFailsKeepsNoOtherFromBeingTold() throws Exception {
+        List<Long> forgotten = new ArrayList<>();
+        InodeTarget target = new InodeTarget(new InodeFileSystem() {
+            @Override
+            public void forget(long node, long count) {
+                forgotten.add(node);
+                if (node != 4) {
+                    throw new IllegalStateException("node " + node);
+                }
+            }
+        }, "forget", false);
+        for (int i = 0; i < 3; i++) {
+            data.set(ValueLayout.JAVA_LONG, i * 16, 3 + i);
+            data.set(ValueLayout.JAVA_LONG, i * 16 + 8, 1);
+        }
+        request.set(ValueLayout.JAVA_LONG, Req.DATA, data.address());
+        request.set(ValueLayout.JAVA_LONG, Req.DATA_LENGTH, 48);
+        request.set(ValueLayout.JAVA_LONG, Req.SIZE, 3);
+        try (Records records = new Records()) {
+            Call call = new Call();
+            call.begin(request.address(), answer.address(), 0, target);
+            target.dispatch(InodeTarget.FORGET, call);
+            call.finish();
+            assertEquals(2, records.size());
+            records.check(IllegalStateException.class, "node 5", "forget");
+        }
+        assertEquals(List.of(3L, 4L, 5L), forgotten);
+    }
+
+    @Test
     void whatAnIoctlDoesNotFillIsZero() throws Exception {
         InodeTarget target = new InodeTarget(new InodeFileSystem() {
             @Override
