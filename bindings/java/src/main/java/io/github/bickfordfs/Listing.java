@@ -4,10 +4,15 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 
-/** A listing being filled; it takes no more than the kernel asked for. */
+/**
+ * A listing being filled; it takes no more than the kernel asked for. A name that no file has (empty, with a slash or a
+ * NUL, longer than 4095 bytes) is an {@link IllegalArgumentException}: the kernel would refuse the listing from there on.
+ */
 public final class Listing {
     private static final int DIRENT = 24;
     private static final int ENTRY = 128;
+    /** The kernel takes no longer name. */
+    private static final int NAME_MAX = 4095;
 
     private final boolean plus;
     private final MemorySegment buffer;
@@ -79,7 +84,19 @@ public final class Listing {
         return add(name, entry.attr().ino(), entry.attr().mode(), offset, entry);
     }
 
+    private static void check(byte[] name) {
+        boolean isName = name.length > 0 && name.length <= NAME_MAX;
+        for (int i = 0; isName && i < name.length; i++) {
+            isName = name[i] != '/' && name[i] != 0;
+        }
+        if (!isName) {
+            throw new IllegalArgumentException("no file has the name \"" + new String(name, StandardCharsets.UTF_8)
+                    + "\": empty, with a slash or a NUL, or longer than " + NAME_MAX + " bytes");
+        }
+    }
+
     private boolean add(byte[] bytes, long ino, int mode, long offset, Entry entry) {
+        check(bytes);
         long fixed = plus ? ENTRY + DIRENT : DIRENT;
         long end = used + (fixed + bytes.length + 7) / 8 * 8;
         if (end > buffer.byteSize()) {

@@ -13,8 +13,10 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
+import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
@@ -68,6 +70,29 @@ class RequestTest {
             assertThrows(IOException.class,
                     () -> Files.writeString(file, "text", java.nio.file.StandardOpenOption.WRITE));
             assertTrue(records.threw("9 bytes are no answer where 4 are to be written"));
+        }
+    }
+
+    @Test
+    void namesThatCannotBeListedAreLogged() throws Exception {
+        List<String> wrong = List.of("", "a/b", "directory/", "nul\0", "n".repeat(4096));
+        AtomicInteger next = new AtomicInteger();
+
+        class Wrong extends OneFile {
+            @Override
+            public void readdir(Request request, Listing listing) {
+                listing.add(wrong.get(next.get()), 2, Attr.S_IFREG, 1);
+            }
+        }
+
+        for (int i = 0; i < wrong.size(); i++) {
+            next.set(i);
+            try (Place place = new Place(); Records records = new Records();
+                    Mount _ = Mount.inodes(new Wrong(), place.mountpoint, MountOptions.DEFAULT)) {
+                assertEquals(0, place.mountpoint.toFile().list().length);
+                assertTrue(records.threw("no file has the name \"" + wrong.get(i) + "\""), wrong.get(i));
+                assertTrue(records.have("READDIR; the caller gets EIO"));
+            }
         }
     }
 
