@@ -3,6 +3,7 @@ package io.github.bickfordfs;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystems;
 import java.nio.file.Path;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -106,8 +107,19 @@ public final class Mount implements AutoCloseable {
     private static Mount inodes(InodeFileSystem fs, String name, Path mountpoint, MountOptions options)
             throws IOException {
         InodeTarget target = new InodeTarget(fs, name, options.virtualThreads());
+        String place = ofMachine(mountpoint);
         return new Mount(mountpoint, target, number ->
-                Native.mount(mountpoint.toString(), options, number, target.operations(), Bridge.DISPATCH));
+                Native.mount(place, options, number, target.operations(), Bridge.DISPATCH));
+    }
+
+    /** The text of a path in a zip file, say, would name something else to the kernel. */
+    private static String ofMachine(Path path) throws IOException {
+        if (path.getFileSystem() != FileSystems.getDefault()) {
+            throw new IOException(path.getFileSystem().provider().getScheme() + ":" + path + " is no path of the machine's own"
+                    + " file system, and cannot be a mount point or be served by StackFS; serve it by a PathFileSystem at a"
+                    + " path of FileSystems.getDefault()");
+        }
+        return path.toString();
     }
 
     /**
@@ -143,8 +155,10 @@ public final class Mount implements AutoCloseable {
                     + " mount it without virtual threads");
         }
         JavaFuseTarget target = new JavaFuseTarget(fs, configuration);
-        return new Mount(mountpoint, target, number -> Native.mountStackfs(source.toString(), mountpoint.toString(),
-                options, target.layer(number), Bridge.PRE, Bridge.POST));
+        String below = ofMachine(source);
+        String place = ofMachine(mountpoint);
+        return new Mount(mountpoint, target, number ->
+                Native.mountStackfs(below, place, options, target.layer(number), Bridge.PRE, Bridge.POST));
     }
 
     /** Where it is mounted. */

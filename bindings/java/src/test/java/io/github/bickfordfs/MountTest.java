@@ -6,10 +6,16 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.bickfordfs.examples.Hello;
+import io.github.bickfordfs.examples.NioFs;
 import java.io.IOException;
+import java.nio.file.FileSystem;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 class MountTest {
     @Test
@@ -38,6 +44,26 @@ class MountTest {
             mount.close();
             assertTrue(mount.await(0));
             mount.await();
+        }
+    }
+
+    @Test
+    void aPathInAZipFileIsNotTakenForOneOfTheMachine() throws Exception {
+        try (Place place = new Place();
+                FileSystem zip = FileSystems.newFileSystem(place.directory.resolve("zip"), Map.of("create", "true"))) {
+            Path other = zip.getPath(place.mountpoint.toString());
+            Path source = zip.getPath(place.source.toString());
+            List<Executable> mounts = List.of(
+                    () -> Mount.inodes(new Hello(), other, MountOptions.DEFAULT).close(),
+                    () -> Mount.paths(new NioFs(place.source), other, MountOptions.DEFAULT).close(),
+                    () -> Mount.javaFuse(new JavaFuse() {}, place.source, other, Configuration.DEFAULT,
+                            MountOptions.DEFAULT).close(),
+                    () -> Mount.javaFuse(new JavaFuse() {}, source, place.mountpoint, Configuration.DEFAULT,
+                            MountOptions.DEFAULT).close());
+            for (Executable mount : mounts) {
+                String message = assertThrows(IOException.class, mount).getMessage();
+                assertTrue(message.contains("jar:/"), message);
+            }
         }
     }
 
