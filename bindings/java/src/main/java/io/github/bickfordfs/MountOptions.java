@@ -26,6 +26,10 @@ public record MountOptions(String options, int workers, int maxWrite, boolean vi
     /** Checks the arguments. */
     public MountOptions {
         Objects.requireNonNull(options);
+        if (options.indexOf('\0') >= 0) {
+            throw new IllegalArgumentException("the options have a NUL, where the text would end: "
+                    + options.replace("\0", "\\0"));
+        }
         if (workers < 0 || workers > 1024) {
             throw new IllegalArgumentException(
                     workers + " threads; between 1 and 1024 are possible, and 0 for as many as the load asks for");

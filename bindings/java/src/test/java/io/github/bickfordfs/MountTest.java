@@ -68,6 +68,13 @@ class MountTest {
     }
 
     @Test
+    void optionsAreNotCutShort() {
+        String message = assertThrows(IllegalArgumentException.class, () -> MountOptions.DEFAULT.plus("fsname=a\0,ro"))
+                .getMessage();
+        assertTrue(message.contains("fsname=a\\0,ro"), message);
+    }
+
+    @Test
     void anEndThatThrowsIsLogged() throws Exception {
         InodeFileSystem fs = new InodeFileSystem() {
             @Override
