@@ -55,7 +55,10 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Opens a file with flags of open(2), also O_TRUNC (01000); answers a handle. */
+    /**
+     * Opens a file with flags of open(2); answers a handle. O_TRUNC is not among them: {@link #truncate(String, long)}
+     * follows with size zero.
+     */
     default long open(String path, int flags) throws IOException {
         return 0;
     }

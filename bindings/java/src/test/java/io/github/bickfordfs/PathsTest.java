@@ -18,6 +18,7 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Stream;
@@ -118,6 +119,36 @@ class PathsTest {
     private static void isStale(org.junit.jupiter.api.function.Executable call) {
         String message = assertThrows(IOException.class, call).getMessage();
         assertTrue(message.contains("Stale file handle"), message);
+    }
+
+    @Test
+    void whatOpenEmptiesIsTruncatedAfterIt() throws Exception {
+        List<String> calls = Collections.synchronizedList(new ArrayList<>());
+        final int truncate = 01000;
+
+        class Recording extends ByPath {
+            Recording(Path root) {
+                super(root);
+            }
+
+            @Override
+            public long open(String path, int flags) {
+                calls.add("open " + (flags & truncate));
+                return 7;
+            }
+
+            @Override
+            public void truncate(String path, long size) {
+                calls.add("truncate " + path + " " + size);
+            }
+        }
+
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new Recording(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            Files.writeString(place.source.resolve("file"), "text");
+            Files.newOutputStream(place.mountpoint.resolve("file")).close();
+        }
+        assertEquals(List.of("open 0", "truncate /file 0"), calls);
     }
 
     @Test

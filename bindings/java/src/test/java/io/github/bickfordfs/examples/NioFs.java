@@ -33,7 +33,7 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /** A directory of any java.nio.file.FileSystem, served as a mount: {@code NioFs ZIP-FILE MOUNTPOINT}. */
 public final class NioFs implements PathFileSystem {
-    private static final int O_ACCMODE = 3, O_WRONLY = 1, O_RDWR = 2, O_EXCL = 0200, O_TRUNC = 01000;
+    private static final int O_ACCMODE = 3, O_WRONLY = 1, O_RDWR = 2, O_EXCL = 0200;
 
     private final Path root;
     private final boolean writable;
@@ -104,9 +104,6 @@ public final class NioFs implements PathFileSystem {
         }
         if (access != 0) {
             options.add(StandardOpenOption.WRITE);
-        }
-        if ((flags & O_TRUNC) != 0) {
-            options.add(StandardOpenOption.TRUNCATE_EXISTING);
         }
         return open(at(path), options);
     }
