@@ -3,10 +3,12 @@ package io.github.bickfordfs;
 import java.io.FileNotFoundException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
+import java.net.SocketTimeoutException;
 import java.nio.channels.ClosedChannelException;
 import java.nio.charset.CharacterCodingException;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.AtomicMoveNotSupportedException;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.FileSystemLoopException;
@@ -183,8 +185,11 @@ public final class Errno {
             case ClosedChannelException _ -> EBADF;
             case CharacterCodingException _ -> EILSEQ;
             case InvalidPathException _ -> EINVAL;
+            // It is interrupted, too, but callers would try again for ever.
+            case SocketTimeoutException _ -> ETIMEDOUT;
             case InterruptedIOException _ -> EINTR;
             case UncheckedIOException unchecked -> of(unchecked.getCause());
+            case DirectoryIteratorException listing -> of(listing.getCause());
             case UnsupportedOperationException _ -> EOPNOTSUPP;
             default -> EIO;
         };

@@ -3,6 +3,7 @@ package io.github.bickfordfs;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.bickfordfs.Layout.Ans;
 import io.github.bickfordfs.Layout.Req;
@@ -70,6 +71,15 @@ class TargetTest {
         }
         assertEquals(List.of(77L), released);
         call.finish();
+    }
+
+    @Test
+    void whatSaysItOfFilesHasItsNumber() {
+        var listing = new java.nio.file.DirectoryIteratorException(new java.nio.file.AccessDeniedException("/x"));
+        assertEquals(Errno.EACCES, Errno.of(listing));
+        assertTrue(Errno.isExpected(listing));
+        assertEquals(Errno.EINTR, Errno.of(new java.io.InterruptedIOException()));
+        assertEquals(Errno.ETIMEDOUT, Errno.of(new java.net.SocketTimeoutException("Read timed out")));
     }
 
     @Test
