@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bickford::abi::{ForgetIn, NotifyCode, Opcode, WriteFlags, WriteIn};
-use bickford::notify::{NAME_MAX, Notifier, NotifyError};
+use bickford::notify::{NAME_MAX, Notifier, NotifyError, QUEUE_BYTES_MAX};
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup, Write, Written};
 use bickford::transport::memory::Kernel;
 use bickford::{Context, Errno, FileSystem, NodeId, Reply};
@@ -149,6 +149,34 @@ fn names_that_no_file_has_are_refused_at_once() {
     let sent = kernel.drain();
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].body.len(), 16 + NAME_MAX + 1);
+}
+
+#[test]
+fn no_more_data_wait_than_their_bound() {
+    let mut kernel = Kernel::new(Subject);
+    kernel.init().unwrap();
+    let notifier = kernel.server().notifier();
+    let (started, starts) = channel();
+    let (go_on, waits) = channel::<()>();
+    let block = move |_: io::Result<()>| {
+        started.send(()).unwrap();
+        waits.recv().unwrap();
+    };
+    notifier.store_then(FILE, 0, b"first", block).unwrap();
+    starts.recv().unwrap();
+
+    let data = vec![1; QUEUE_BYTES_MAX / 4];
+    let taken = (0..8).take_while(|_| notifier.store(FILE, 0, &data).is_ok());
+    assert_eq!(taken.count(), 3, "each has a header, too");
+    assert_eq!(notifier.store(FILE, 0, &data), Err(NotifyError::Full));
+    notifier.invalidate_inode(FILE, 0, 0).unwrap();
+
+    go_on.send(()).unwrap();
+    notifier.flush().unwrap();
+    // What is alone may be larger.
+    notifier.store(FILE, 0, &data.repeat(5)).unwrap();
+    notifier.flush().unwrap();
+    assert_eq!(kernel.drain().len(), 6);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 
 pub use message::NAME_MAX;
 pub(crate) use queue::Queue;
-pub use queue::{PRUNE_SINCE, QUEUE_MAX};
+pub use queue::{PRUNE_SINCE, QUEUE_BYTES_MAX, QUEUE_MAX};
 pub(crate) use retrieve::Retrievals;
 
 use crate::NodeId;
@@ -26,8 +26,12 @@ use crate::ops::PollHandle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotifyError {
-    /// The queue holds [`QUEUE_MAX`] notifications.
-    #[error("{QUEUE_MAX} notifications wait already; the kernel takes none")]
+    /// The queue holds [`QUEUE_MAX`] notifications, or [`QUEUE_BYTES_MAX`] bytes of them.
+    #[error(
+        "{QUEUE_MAX} notifications, or {} MiB of them, wait already for the kernel to take them; send fewer, or \
+         flush them now and then",
+        QUEUE_BYTES_MAX >> 20
+    )]
     Full,
     /// The session has ended.
     #[error("the session has ended")]

@@ -17,6 +17,9 @@ use crate::transport::NotifySink;
 
 /// How many notifications may wait.
 pub const QUEUE_MAX: usize = 65_536;
+/// How many bytes of notifications may wait, if there is more than one: data for the page cache may be large, and
+/// the kernel takes none while it holds the pages for a READ.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// The first minor version of the interface that has `FUSE_NOTIFY_PRUNE`, from Linux 6.18 on.
 pub const PRUNE_SINCE: u32 = 45;
 /// How often the kernel is asked to forget files of which something could not be written back.
@@ -27,6 +30,8 @@ const UNWRITTEN_MAX: usize = 4096;
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Message>,
+    /// Bytes of those.
+    bytes: usize,
     pushed: u64,
     sent: u64,
     ended: bool,
@@ -38,6 +43,29 @@ struct State {
     unwritten: BTreeSet<NodeId>,
     /// When the kernel is asked next.
     prune_at: Option<Instant>,
+}
+
+impl State {
+    fn add(&mut self, messages: impl IntoIterator<Item = Message>) {
+        for message in messages {
+            self.pushed += 1;
+            self.bytes += message.bytes.len();
+            self.waiting.push_back(message);
+        }
+    }
+
+    fn take(&mut self) -> Option<Message> {
+        let message = self.waiting.pop_front()?;
+        self.bytes -= message.bytes.len();
+        Some(message)
+    }
+
+    /// Whether there is no room for so many more, of so many bytes.
+    fn is_full(&self, count: usize, bytes: usize) -> bool {
+        let all = self.bytes.saturating_add(bytes);
+        count > QUEUE_MAX - self.waiting.len().min(QUEUE_MAX)
+            || (all > QUEUE_BYTES_MAX && !self.waiting.is_empty())
+    }
 }
 
 impl std::fmt::Debug for State {
@@ -62,18 +90,18 @@ impl Queue {
     /// Queues all of them, or none.
     pub(super) fn push(
         &self,
-        messages: impl IntoIterator<IntoIter: ExactSizeIterator<Item = Message>>,
+        messages: impl IntoIterator<Item = Message> + AsRef<[Message]>,
     ) -> Result<(), NotifyError> {
-        let messages = messages.into_iter();
+        let count = messages.as_ref().len();
+        let bytes: usize = messages.as_ref().iter().map(|one| one.bytes.len()).sum();
         let mut state = self.state();
         if state.ended {
             return Err(NotifyError::Ended);
         }
-        if messages.len() > QUEUE_MAX - state.waiting.len().min(QUEUE_MAX) {
+        if state.is_full(count, bytes) {
             return Err(NotifyError::Full);
         }
-        state.pushed += messages.len() as u64;
-        state.waiting.extend(messages);
+        state.add(messages);
         drop(state);
         self.changed.notify_all();
         Ok(())
@@ -145,10 +173,9 @@ impl Queue {
                 state.prune_at = Some(Instant::now() + PRUNE_EVERY);
                 let nodes: Vec<_> = state.unwritten.iter().copied().collect();
                 let messages: Vec<_> = message::prunes(&nodes).collect();
-                state.pushed += messages.len() as u64;
-                state.waiting.extend(messages);
+                state.add(messages);
             }
-            if let Some(message) = state.waiting.pop_front() {
+            if let Some(message) = state.take() {
                 return Some(message);
             }
             state = match left {
@@ -199,6 +226,7 @@ impl Queue {
         let mut state = self.state();
         state.ended = true;
         let waiting = std::mem::take(&mut state.waiting);
+        state.bytes = 0;
         let sink = state.sink.take();
         drop(state);
         self.changed.notify_all();

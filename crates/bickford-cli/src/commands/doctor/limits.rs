@@ -120,9 +120,10 @@ fn pipes() -> Finding {
 fn library() -> Finding {
     let server = bickford::dispatch::ServerConfig::default();
     let text = format!(
-        "{} requests in flight, {} notifications queued, {} KiB a request, {} threads by default",
+        "{} requests in flight, {} notifications queued with {} MiB, {} KiB a request, {} threads by default",
         server.max_in_flight,
         bickford::notify::QUEUE_MAX,
+        bickford::notify::QUEUE_BYTES_MAX >> 20,
         bickford::filesystem::MAX_WRITE / 1024,
         bickford::Workers::default().max,
     );
