@@ -7,7 +7,9 @@ use bickford::notify::NotifyError;
 use bickford::ops::PollHandle;
 use bickford::{Errno, NodeId, Notifier};
 
-use crate::abi::{BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_retrieved};
+use crate::abi::{
+    BICKFORD_DATA_MAX, BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_retrieved,
+};
 use crate::dispatch::User;
 use crate::guard::{Failure, guarded};
 use crate::parameters::bytes;
@@ -100,8 +102,11 @@ pub unsafe extern "C" fn bickford_notify_store(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let data = unsafe { bytes(data, length) }
-            .map_err(|_| Failure::argument("data is NULL or too long"))?;
+        let data = unsafe { bytes(data, length) }.map_err(|_| {
+            Failure::argument(format!(
+                "data is NULL, or longer than {BICKFORD_DATA_MAX} bytes: store it in parts"
+            ))
+        })?;
         send(session, |to| to.store(NodeId(node), offset, data))
     })
 }

@@ -90,6 +90,10 @@ final class Native {
     }
 
     private static Error unexpected(Throwable e) {
+        if (e instanceof RuntimeException argument) {
+            // A null, or memory that was freed.
+            throw argument;
+        }
         return e instanceof Error error ? error : new AssertionError("a native call threw", e);
     }
 

@@ -8,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.bickfordfs.examples.Hello;
 import io.github.bickfordfs.examples.NioFs;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.nio.file.FileSystem;
 import java.nio.file.FileSystems;
 import java.nio.file.Files;
@@ -64,6 +66,22 @@ class MountTest {
                 String message = assertThrows(IOException.class, mount).getMessage();
                 assertTrue(message.contains("jar:/"), message);
             }
+        }
+    }
+
+    @Test
+    void whatCannotBeToldIsTheCallersException() throws Exception {
+        try (Place place = new Place(); Mount mount = Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT)) {
+            assertThrows(NullPointerException.class, () -> mount.store(2, 0, null));
+            assertThrows(NullPointerException.class, () -> mount.invalidate(1, (byte[]) null));
+            MemorySegment freed;
+            try (Arena arena = Arena.ofConfined()) {
+                freed = arena.allocate(8);
+            }
+            assertThrows(IllegalStateException.class, () -> mount.store(2, 0, freed));
+            MemorySegment large = MemorySegment.ofArray(new byte[17 << 20]);
+            String message = assertThrows(IOException.class, () -> mount.store(2, 0, large)).getMessage();
+            assertTrue(message.contains("16777216 bytes"), message);
         }
     }
 
