@@ -1,7 +1,7 @@
 package io.github.bickfordfs;
 
 import java.io.IOException;
-import java.nio.file.Files;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -65,11 +65,13 @@ public record Configuration(DataMode data, Set<Operation> pre, Set<Operation> ca
      */
     public static Configuration read(Path file) throws IOException {
         try {
-            return of(ConfigurationFile.parse(Files.readAllBytes(file)));
+            return of(ConfigurationFile.parse(ConfigurationFile.bytes(file)));
         } catch (IllegalArgumentException e) {
             throw new IOException(file + ": " + e.getMessage(), e);
         } catch (NoSuchFileException e) {
             throw new NoSuchFileException(file.toString(), null, "there is no such file");
+        } catch (AccessDeniedException e) {
+            throw new AccessDeniedException(file.toString(), null, "this user may not read it");
         }
     }
 

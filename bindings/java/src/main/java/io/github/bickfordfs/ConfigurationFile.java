@@ -1,11 +1,15 @@
 package io.github.bickfordfs;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.StringReader;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -14,10 +18,28 @@ import java.util.Properties;
 
 /** The file of a {@link Configuration}: as java.util.Properties has it, which tells neither lines nor what is set twice. */
 final class ConfigurationFile {
+    private static final int BYTES_MAX = 1 << 20;
+
     private final Map<String, Configuration.Setting> set = new HashMap<>();
     private final List<Configuration.Setting> settings = new ArrayList<>();
 
     private ConfigurationFile() {}
+
+    /** What is in a file, which may be a device without an end. */
+    static byte[] bytes(Path file) throws IOException {
+        try (InputStream in = Files.newInputStream(file)) {
+            byte[] bytes = in.readNBytes(BYTES_MAX + 1);
+            if (bytes.length > BYTES_MAX) {
+                throw new IllegalArgumentException("more than " + BYTES_MAX + " bytes are no configuration");
+            }
+            return bytes;
+        } catch (FileSystemException e) {
+            throw e;
+        } catch (IOException e) {
+            // Of reading, as of a directory: it does not say what.
+            throw new IOException(file + ": " + e.getMessage(), e);
+        }
+    }
 
     /** What a file sets; {@link IllegalArgumentException} with the line where it cannot be understood. */
     static List<Configuration.Setting> parse(byte[] bytes) {

@@ -62,6 +62,14 @@ class ConfigurationTest {
     }
 
     @Test
+    void whatIsNoFileOfThisIsNamed() {
+        String message = assertThrows(IOException.class, () -> Configuration.read(directory)).getMessage();
+        assertTrue(message.contains(directory + ": "), message);
+        message = assertThrows(IOException.class, () -> Configuration.read(Path.of("/dev/zero"))).getMessage();
+        assertEquals("/dev/zero: more than 1048576 bytes are no configuration", message);
+    }
+
+    @Test
     void propertiesOfAProgramAreTakenAsTheyAre() {
         java.util.Properties properties = new java.util.Properties();
         properties.setProperty("metadata-only", "on");
