@@ -108,18 +108,17 @@ final class Answers {
     }
 
     /** Copies bytes into the buffer of the answer. */
-    static void data(long answer, byte[] bytes) throws FuseException {
-        if (bytes.length > Layout.getLong(answer + Ans.DATA_CAPACITY)) {
-            throw new FuseException(Errno.ERANGE);
-        }
+    static void data(long answer, byte[] bytes) throws IOException {
+        filled(answer, bytes.length);
         Layout.copyIn(bytes, bytes.length, Layout.getLong(answer + Ans.DATA));
-        Layout.putLong(answer + Ans.DATA_LENGTH, bytes.length);
     }
 
     /** The value of an extended attribute, or its length where no more was asked. */
-    static void xattr(long answer, long room, byte[] value) throws FuseException {
+    static void xattr(long answer, long room, byte[] value) throws IOException {
         if (room == 0) {
             count(answer, value.length);
+        } else if (value.length > room) {
+            throw new FuseException(Errno.ERANGE);
         } else {
             data(answer, value);
         }

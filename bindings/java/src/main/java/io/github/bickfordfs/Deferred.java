@@ -270,7 +270,13 @@ public final class Deferred {
     /** Answers bytes: data that are read, the target of a link, the value of an extended attribute. */
     public void complete(byte[] bytes) {
         answersWith(BYTES, "bytes");
-        send(0, answer -> Answers.xattr(answer, XATTRS.contains(operation) ? size : -1, bytes));
+        send(0, answer -> {
+            if (XATTRS.contains(operation)) {
+                Answers.xattr(answer, size, bytes);
+            } else {
+                Answers.data(answer, bytes);
+            }
+        });
     }
 
     /** Answers an error number. */

@@ -96,7 +96,7 @@ final class InodeTarget extends Target {
             case 1 -> entry(request, answer, fs.lookup(request));
             case 3 -> attributes(request, answer, fs.getattr(request));
             case 4 -> attributes(request, answer, fs.setattr(request));
-            case 5 -> put(request, answer, -1, fs.readlink(request));
+            case 5 -> target(request, answer, fs.readlink(request));
             case 6 -> entry(request, answer, fs.symlink(request));
             case 8 -> entry(request, answer, fs.mknod(request));
             case 9 -> entry(request, answer, fs.mkdir(request));
@@ -178,6 +178,12 @@ final class InodeTarget extends Target {
         if (!request.isDeferred()) {
             Answers.count(answer, result);
             Answers.filled(answer, request.size());
+        }
+    }
+
+    private static void target(Request request, long answer, byte[] target) throws IOException {
+        if (!request.isDeferred()) {
+            Answers.data(answer, target);
         }
     }
 

@@ -113,6 +113,32 @@ class TargetTest {
     }
 
     @Test
+    void bytesForWhichThereIsNoRoomAreNamed() throws Exception {
+        InodeTarget target = new InodeTarget(new InodeFileSystem() {
+            @Override
+            public byte[] readlink(Request request) {
+                return new byte[65];
+            }
+
+            @Override
+            public byte[] getxattr(Request request) {
+                return new byte[65];
+            }
+        }, "long", false);
+        Call call = begin(Operation.READLINK, target);
+        IOException wrong =
+                assertThrows(IOException.class, () -> target.dispatch(Operation.READLINK.code(), call));
+        assertEquals("65 bytes are no answer for a buffer of 64", wrong.getMessage());
+        assertEquals(Errno.EIO, Errno.of(wrong));
+        call.finish();
+        request.set(ValueLayout.JAVA_LONG, Req.SIZE, 64);
+        Call small = begin(Operation.GETXATTR, target);
+        wrong = assertThrows(IOException.class, () -> target.dispatch(Operation.GETXATTR.code(), small));
+        assertEquals(Errno.ERANGE, Errno.of(wrong));
+        small.finish();
+    }
+
+    @Test
     void whatAnIoctlDoesNotFillIsZero() throws Exception {
         InodeTarget target = new InodeTarget(new InodeFileSystem() {
             @Override
