@@ -300,8 +300,8 @@ typedef struct bickford_statfs {
   uint32_t reserved;
 } bickford_statfs;
 
-// An answer. It comes all zero but for `data`, `data_capacity` and the defaults of statfs; the
-// callback fills in what the operation answers.
+// An answer. It comes all zero but for `data`, `data_capacity`, the defaults of statfs and
+// `lock_kind`, which is no lock; the callback fills in what the operation answers.
 typedef struct bickford_answer {
   // Entry: the inode; zero where the name does not exist.
   uint64_t node;
@@ -538,8 +538,8 @@ int32_t bickford_reply_interrupted(struct bickford_reply *reply);
 // As `bickford_reply_interrupted`, for a deferred reply. It is 1 also when the session has ended.
 int32_t bickford_deferred_interrupted(uint64_t handle);
 
-// Fills in an answer for a deferred reply: zero, but for its data, which is the buffer that the
-// callback saw. Used by one thread at a time, and before the reply is completed.
+// Fills in an answer for a deferred reply, as the callback saw it when it began, with its
+// buffer. Used by one thread at a time, and before the reply is completed.
 //
 // # Safety
 // `answer` points to memory for an answer.

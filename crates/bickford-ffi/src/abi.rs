@@ -309,8 +309,8 @@ pub struct bickford_statfs {
     pub reserved: u32,
 }
 
-/// An answer. It comes all zero but for `data`, `data_capacity` and the defaults of statfs; the
-/// callback fills in what the operation answers.
+/// An answer. It comes all zero but for `data`, `data_capacity`, the defaults of statfs and
+/// `lock_kind`, which is no lock; the callback fills in what the operation answers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bickford_answer {

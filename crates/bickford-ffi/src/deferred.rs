@@ -249,8 +249,8 @@ pub extern "C" fn bickford_deferred_interrupted(handle: u64) -> i32 {
     })
 }
 
-/// Fills in an answer for a deferred reply: zero, but for its data, which is the buffer that the
-/// callback saw. Used by one thread at a time, and before the reply is completed.
+/// Fills in an answer for a deferred reply, as the callback saw it when it began, with its
+/// buffer. Used by one thread at a time, and before the reply is completed.
 ///
 /// # Safety
 /// `answer` points to memory for an answer.

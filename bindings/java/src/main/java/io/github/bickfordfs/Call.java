@@ -173,7 +173,8 @@ public final class Call extends Request {
     }
 
     /**
-     * In a pre-call: puts other data in place of those that are written.
+     * In a pre-call: puts other data in place of those that are written. Where they are more or fewer, the post-call must
+     * change {@link #answerCount} to what the caller wrote: the kernel takes no larger one, and a smaller one for an error.
      *
      * @param length how many bytes
      * @return memory for them, to be filled before the call returns
