@@ -1,9 +1,10 @@
 //! A memory limit for the workload and the daemon together, by cgroup v1 or v2.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::terminal::warn;
 
@@ -121,14 +122,31 @@ impl MemoryLimit {
     }
 }
 
+/// How long a process that just ended may hold the group.
+const REMOVE_TIME: Duration = Duration::from_secs(2);
+
+/// Removes a cgroup once nobody is in it.
+fn remove(directory: &Path, time: Duration) -> Result<(), String> {
+    let end = Instant::now() + time;
+    loop {
+        match fs::remove_dir(directory) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if Instant::now() > end => {
+                return Err(format!(
+                    "remove the cgroup {}: {error}; rmdir it when the processes in its cgroup.procs have ended",
+                    directory.display()
+                ));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // A process that just ended may hold the group for a moment.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.directory).is_ok() || !Path::new(&self.directory).exists() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if let Err(error) = remove(&self.directory, REMOVE_TIME) {
+            warn(&error);
         }
     }
 }
@@ -192,5 +210,18 @@ mod tests {
     fn a_mount_point_that_is_not_utf8_does_not_hide_the_controller() {
         let table = b"none /mnt/\xff tmpfs rw 0 0\nnone /cg/memory cgroup rw,memory 0 0\n";
         assert_eq!(in_table(table), Ok(("/cg/memory".into(), false)));
+    }
+
+    #[test]
+    fn a_group_that_stays_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let group = directory.path().join("group");
+        fs::create_dir(&group).unwrap();
+        fs::write(group.join("held"), "").unwrap();
+        let said = remove(&group, Duration::ZERO).unwrap_err();
+        assert!(said.contains(&*group.to_string_lossy()), "{said}");
+        fs::remove_file(group.join("held")).unwrap();
+        assert_eq!(remove(&group, Duration::ZERO), Ok(()));
+        assert_eq!(remove(&group, Duration::ZERO), Ok(()), "it is gone");
     }
 }

@@ -42,7 +42,7 @@ use bickford::{Errno, Negotiation};
 use crate::LayerError;
 use crate::names::{NAMING, Names};
 use crate::registry::{Built, Entry, stack};
-use crate::spec::Options;
+use crate::spec::{Options, parse_size};
 use crate::stats::is_json;
 use output::Rotation;
 use record::Record;
@@ -80,13 +80,20 @@ struct Log {
     writer: Arc<Writer>,
 }
 
+fn parse_full(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("each line would be a file; for a single one name a size that is never reached, such as 1000000G".to_owned()),
+        size => Ok(size),
+    }
+}
+
 fn construct(
     options: &mut Options<'_>,
     below: Box<dyn bickford::FileSystem>,
 ) -> Result<Built, LayerError> {
     let file = options.text("file")?.map(PathBuf::from);
     let rotation = Rotation {
-        size: options.size("size")?.unwrap_or(64 << 20).max(1),
+        size: options.read("size", parse_full)?.unwrap_or(64 << 20),
         keep: options.number("keep")?.unwrap_or(5).min(10_000),
     };
     let buffer = options.number("buffer")?.unwrap_or(8192).clamp(1, 1 << 24);

@@ -43,6 +43,7 @@ fn what_is_wrong_is_said_with_what_was_meant() {
             "/nonexistent/switches",
         ),
         ("stats:switches=/dev/zero", "more than 1048576 bytes"),
+        ("log:size=0", "each line would be a file"),
     ] {
         let error = error(spec);
         assert!(error.contains(says), "{spec}: {error}");
