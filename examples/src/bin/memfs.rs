@@ -143,6 +143,7 @@ impl FileSystem for MemFs {
 fn main() -> Outcome {
     let [mountpoint] = arguments("memfs MOUNTPOINT")?;
     let limits = Limits::new(1 << 20, 1 << 30); // Inodes, and bytes of all files.
-    let tree = Mutex::new(Tree::new(root(), limits.contents()?));
+    let tree = Tree::new(root(), limits.contents()?).with_names_max(1 << 20);
+    let tree = Mutex::new(tree);
     serve_for_all(MemFs { tree, limits }, mountpoint, "memfs")
 }

@@ -57,7 +57,8 @@ impl Count {
 
 impl Limits {
     /// At most so many inodes, whose contents have at most so many bytes together, counted in
-    /// blocks of 4 KiB.
+    /// blocks of 4 KiB. Names are bounded by [`super::Tree::with_names_max`], extended attributes for each inode
+    /// ([`super::XATTRS_BYTES_MAX`]).
     #[must_use]
     pub fn new(inodes: u64, bytes: u64) -> Self {
         let count = |most| Count(AtomicU64::new(0), most);

@@ -24,6 +24,8 @@ type Place<'a> = (u64, &'a OsStr);
 pub struct Tree<T> {
     inodes: HashMap<u64, Inode<T>>,
     last: u64,
+    names: u64,
+    names_max: u64,
 }
 
 fn checked(name: &OsStr) -> Result<&OsStr> {
@@ -41,7 +43,17 @@ impl<T> Tree<T> {
         Self {
             inodes: HashMap::from([(ROOT, Inode::new(root, data))]),
             last: ROOT,
+            names: 0,
+            names_max: u64::MAX,
         }
+    }
+
+    /// The same with at most so many names. Whoever bounds inodes alone does not bound memory: a file may have
+    /// any number of names (link(2)), of up to 255 bytes each.
+    #[must_use]
+    pub fn with_names_max(mut self, names: u64) -> Self {
+        self.names_max = names;
+        self
     }
 
     /// How many inodes there are.
@@ -103,11 +115,12 @@ impl<T> Tree<T> {
         }
     }
 
-    /// A name that leads nowhere yet.
+    /// A name that leads nowhere yet, and for which there is room.
     fn free_place<'a>(&self, path: &'a Path) -> Result<Place<'a>> {
         let place = self.place(path)?;
         match self.child(place) {
             Some(_) => Err(Errno::EXIST),
+            None if self.names >= self.names_max => Err(Errno::NOSPC),
             None => Ok(place),
         }
     }
@@ -129,7 +142,7 @@ impl<T> Tree<T> {
     /// Adds an inode with these attributes, but for its number, whose directory keeps its times.
     ///
     /// # Errors
-    /// EEXIST, ENOENT, ENOTDIR or ENAMETOOLONG.
+    /// EEXIST, ENOENT, ENOTDIR or ENAMETOOLONG; ENOSPC beyond [`Tree::with_names_max`].
     pub fn insert(&mut self, path: impl AsRef<Path>, attr: Attr, data: T) -> Result<&mut Inode<T>> {
         let place = self.free_place(path.as_ref())?;
         let ino = self.add(attr, data);
@@ -294,6 +307,7 @@ impl<T> Tree<T> {
         let parent = self.at_mut(parent)?;
         parent.children.insert(name.into(), ino);
         parent.attr.links += u32::from(directory);
+        self.names += 1;
         Ok(())
     }
 
@@ -303,6 +317,7 @@ impl<T> Tree<T> {
         let parent = self.at_mut(parent)?;
         parent.children.remove(name);
         parent.attr.links -= u32::from(directory);
+        self.names -= 1;
         Ok(())
     }
 
@@ -464,5 +479,30 @@ mod tests {
         assert_eq!(tree.get(&*name).map(drop), Err(Errno::NAMETOOLONG));
         let made = tree.insert("/d/f/x", Attr::file(0, 0o644, 0), 0);
         assert_eq!(made.map(drop), Err(Errno::NOTDIR));
+    }
+
+    #[test]
+    fn no_more_names_than_their_bound() {
+        let mut tree = Tree::new(Attr::directory(1, 0o755), 0).with_names_max(2);
+        let file = || Attr::file(0, 0o644, 0);
+        let rename = |tree: &mut Tree<u32>, from: &str, to: &str, flags| {
+            tree.rename(from.as_ref(), to.as_ref(), flags)
+        };
+        tree.insert("/a", file(), 0).unwrap();
+        tree.link("/a", "/b").unwrap();
+        for _ in 0..3 {
+            assert_eq!(tree.link("/a", "/c"), Err(Errno::NOSPC));
+            let made = tree.insert("/c", file(), 0);
+            assert_eq!(made.map(drop), Err(Errno::NOSPC));
+            assert_eq!(tree.get("/a").unwrap().attr.links, 2);
+            // Neither takes a name nor leaves one.
+            rename(&mut tree, "/a", "/c", RenameFlags::empty()).unwrap();
+            rename(&mut tree, "/c", "/a", RenameFlags::empty()).unwrap();
+            rename(&mut tree, "/a", "/b", RenameFlags::EXCHANGE).unwrap();
+            tree.remove("/b").unwrap();
+            tree.insert("/b", file(), 0).unwrap();
+            rename(&mut tree, "/a", "/b", RenameFlags::empty()).unwrap();
+            tree.link("/b", "/a").unwrap();
+        }
     }
 }

@@ -112,6 +112,14 @@ class TargetTest {
         assertEquals(List.of(3L, 4L, 5L), forgotten);
     }
 
+    /** As a difference of two times may be. In C the numbers have no sign. */
+    @Test
+    void whatIsOverIsNotValidForEver() {
+        assertEquals(new Entry(0, 0, null, 0, 0), new Entry(0, 0, null, -1, -2));
+        assertEquals(new Attributes(null, 0), new Attributes(null, Long.MIN_VALUE));
+        assertEquals(7, Entry.none(7).entryValid());
+    }
+
     @Test
     void bytesForWhichThereIsNoRoomAreNamed() throws Exception {
         InodeTarget target = new InodeTarget(new InodeFileSystem() {
