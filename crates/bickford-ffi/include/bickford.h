@@ -70,7 +70,7 @@
 // Size and use of the file system: node. Answers statfs.
 #define BICKFORD_OP_STATFS 17
 
-// An open file ends: node, handle, flags, flags2 (1: its flock locks end).
+// An open file ends: node, handle, lock_owner, flags, flags2 (1: its flock lock, that of the owner, ends).
 #define BICKFORD_OP_RELEASE 18
 
 // Stable storage for a file: node, handle, flags2 (1: data only).
@@ -89,7 +89,8 @@
 // Removes an extended attribute: node, name.
 #define BICKFORD_OP_REMOVEXATTR 24
 
-// A descriptor was closed: node, handle, lock_owner.
+// A descriptor was closed: node, handle, lock_owner. Record locks of that owner end here: whoever wants GETLK
+// and SETLK wants this, too.
 #define BICKFORD_OP_FLUSH 25
 
 // Opens a directory: node, flags. Answers an open file.

@@ -40,7 +40,7 @@ pub const BICKFORD_OP_READ: u32 = 15;
 pub const BICKFORD_OP_WRITE: u32 = 16;
 /// Size and use of the file system: node. Answers statfs.
 pub const BICKFORD_OP_STATFS: u32 = 17;
-/// An open file ends: node, handle, flags, flags2 (1: its flock locks end).
+/// An open file ends: node, handle, lock_owner, flags, flags2 (1: its flock lock, that of the owner, ends).
 pub const BICKFORD_OP_RELEASE: u32 = 18;
 /// Stable storage for a file: node, handle, flags2 (1: data only).
 pub const BICKFORD_OP_FSYNC: u32 = 20;
@@ -53,7 +53,8 @@ pub const BICKFORD_OP_GETXATTR: u32 = 22;
 pub const BICKFORD_OP_LISTXATTR: u32 = 23;
 /// Removes an extended attribute: node, name.
 pub const BICKFORD_OP_REMOVEXATTR: u32 = 24;
-/// A descriptor was closed: node, handle, lock_owner.
+/// A descriptor was closed: node, handle, lock_owner. Record locks of that owner end here: whoever wants GETLK
+/// and SETLK wants this, too.
 pub const BICKFORD_OP_FLUSH: u32 = 25;
 /// Opens a directory: node, flags. Answers an open file.
 pub const BICKFORD_OP_OPENDIR: u32 = 27;

@@ -20,13 +20,13 @@ macro_rules! for_each_operation {
             read: Read => Data, Err(Errno::NOSYS), [Read], "Reads from an open file.";
             write: Write<'_> => Written, Err(Errno::NOSYS), [Write], "Writes to an open file.";
             statfs: Statfs => StatfsAnswer, Ok(StatfsAnswer::default()), [Statfs], "Asks for size and use. By default: nothing is known, names may have 255 bytes.";
-            release: Release => (), Ok(()), [Release], "An open file ends.";
+            release: Release => (), Ok(()), [Release], "An open file ends, and with it the flock(2) lock that the file system keeps of it (`FLOCK_LOCKS`).";
             fsync: Fsync => (), Err(Errno::NOSYS), [Fsync], "Puts a file on stable storage.";
             setxattr: Setxattr<'_> => (), Err(Errno::NOSYS), [Setxattr], "Sets an extended attribute.";
             getxattr: Getxattr<'_> => XattrAnswer, Err(Errno::NOSYS), [Getxattr], "Asks for an extended attribute.";
             listxattr: Listxattr => XattrAnswer, Err(Errno::NOSYS), [Listxattr], "Asks for the names of extended attributes.";
             removexattr: Removexattr<'_> => (), Err(Errno::NOSYS), [Removexattr], "Removes an extended attribute.";
-            flush: Flush => (), Err(Errno::NOSYS), [Flush], "A descriptor of an open file was closed.";
+            flush: Flush => (), Err(Errno::NOSYS), [Flush], "A descriptor of an open file was closed. Record locks that the file system keeps (`POSIX_LOCKS`) end here: Linux leaves that to it, and does not come again after ENOSYS, the default.";
             opendir: Opendir => Opened, Ok(Opened::default()), [Opendir], "Opens a directory. By default: with handle zero.";
             readdir: Readdir => Directory, Err(Errno::NOSYS), [Readdir], "Lists names.";
             readdirplus: Readdirplus => Directory, Err(Errno::NOSYS), [Readdirplus], "Lists names with entries. Only asked where it was negotiated.";

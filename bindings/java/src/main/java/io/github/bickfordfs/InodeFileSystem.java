@@ -136,7 +136,7 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** The last descriptor of an open file is gone. */
+    /** The last descriptor of an open file is gone; its flock(2) lock, if {@link #setlk} keeps it, ends here. */
     default void release(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -170,7 +170,10 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** A descriptor of an open file was closed. */
+    /**
+     * A descriptor of an open file was closed. Record locks of {@link Request#lockOwner} end here: override this where
+     * {@link #getlk} is.
+     */
     default void flush(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
