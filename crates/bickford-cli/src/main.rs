@@ -77,17 +77,12 @@ fn finish(result: Result<ExitCode, Failure>, helper: bool) -> ExitCode {
 
 fn fail(failure: &Failure, status: u8) -> ExitCode {
     // Not eprintln, which panics when the terminal is gone.
-    let _ = writeln!(std::io::stderr(), "bickford: {}", escaped(&failure.0));
+    let _ = writeln!(
+        std::io::stderr(),
+        "bickford: {}",
+        bickford_eval::terminal::escaped(&failure.0)
+    );
     ExitCode::from(status)
-}
-
-/// Characters that a terminal obeys, which names of files may have, written as Rust writes them.
-fn escaped(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
 }
 
 /// `mount -f`: everything but the mount.

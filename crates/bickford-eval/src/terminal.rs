@@ -21,15 +21,19 @@ pub(crate) fn say(text: &str) -> Result<(), EvalError> {
     write_out(text.as_bytes()).map_err(EvalError::io("standard output"))
 }
 
-/// Text in which a terminal finds nothing to obey: names, errors and notes may be of a record of others, or be
-/// what a program said. Lines stay.
-pub(crate) fn harmless(text: &str) -> String {
-    let obeyed = |c: char| c.is_control() && c != '\n';
-    let shown = |c: char| match obeyed(c) {
+/// Text with the characters that a terminal obeys, which names of files may have, written as Rust writes them.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.to_string(),
     };
     text.chars().map(shown).collect()
+}
+
+/// The same of each line: names, errors and notes may be of a record of others, or be what a program said.
+pub(crate) fn harmless(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 /// A line on standard error.
