@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use common::{Place, assert_refused, assert_silent, bickford, run, wait_until};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Pid;
 
 #[test]
 fn the_mount_answers_when_the_command_has_ended() {
@@ -232,4 +233,44 @@ fn a_directory_is_mounted_inside_itself() {
         "not into itself"
     );
     place.unmount(&place.mountpoint());
+}
+
+/// How often the threads of a process have gone to sleep by themselves.
+fn sleeps(process: Pid) -> u64 {
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let tasks = fs::read_dir(tasks).unwrap();
+    let count = |task: fs::DirEntry| -> Option<u64> {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        count.trim().parse().ok()
+    };
+    tasks.filter_map(|task| count(task.ok()?)).sum()
+}
+
+#[test]
+fn an_idle_mount_wakes_nothing() {
+    let Some(place) = Place::new() else { return };
+    // What others do on a file system is told to who watches it.
+    let tmpfs = run(Command::new("mount")
+        .args(["-t", "tmpfs", "tmpfs"])
+        .arg(place.source()));
+    assert_silent(&tmpfs);
+    fs::write(place.source().join("f"), "content").unwrap();
+    for arguments in [
+        ["--preset", "base"],
+        ["--preset", "opt"],
+        ["--preset", "fast"],
+        ["--lower", "watch"],
+    ] {
+        let running = place.mount_in_foreground(&arguments);
+        wait_until("no thread has woken for half a second", || {
+            let before = sleeps(running.pid());
+            std::thread::sleep(Duration::from_millis(500));
+            sleeps(running.pid()) == before
+        });
+        place.unmount(&place.mountpoint());
+        running.output();
+    }
+    assert_silent(&run(Command::new("umount").arg(place.source())));
 }

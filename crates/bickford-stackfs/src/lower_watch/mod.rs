@@ -21,16 +21,15 @@ mod overflow;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bickford::dispatch::Server;
 use bickford::notify::NotifyError;
 use bickford::{NodeId, Notifier};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::sys::fanotify::{self, Change, Fanotify};
@@ -40,13 +39,11 @@ use overflow::Owed;
 
 pub(crate) use overflow::Overflows;
 
-/// How often the thread looks whether it should end.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Watches until it is dropped.
 #[derive(Debug)]
 pub struct LowerWatch {
-    ended: Arc<AtomicBool>,
+    /// Readable from the end on.
+    ending: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -60,14 +57,14 @@ impl StackFs {
         if !self.is_watched() {
             return Ok(None);
         }
-        let ended = Arc::new(AtomicBool::new(false));
+        let ending = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?);
         let watcher = Watcher {
             stackfs: Arc::clone(&self.inner),
             notifier: server.notifier().clone(),
             server: Arc::clone(server),
             again: Again::default(),
             owed: Owed::default(),
-            ended: Arc::clone(&ended),
+            ending: Arc::clone(&ending),
             pid: std::process::id().cast_signed(),
         };
         let name = "bickford-watch".into();
@@ -75,7 +72,7 @@ impl StackFs {
             .name(name)
             .spawn(move || watcher.run())?;
         Ok(Some(LowerWatch {
-            ended,
+            ending,
             thread: Some(thread),
         }))
     }
@@ -83,7 +80,9 @@ impl StackFs {
 
 impl Drop for LowerWatch {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::SeqCst);
+        if let Err(error) = rustix::io::write(&*self.ending, &1u64.to_ne_bytes()) {
+            return tracing::error!("ending the watch of the lower directory: {error}");
+        }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -98,7 +97,7 @@ struct Watcher {
     server: Arc<Server>,
     again: Again,
     owed: Owed,
-    ended: Arc<AtomicBool>,
+    ending: Arc<OwnedFd>,
     pid: i32,
 }
 
@@ -109,21 +108,26 @@ impl Watcher {
             return;
         };
         let mut buffer = vec![0; 64 << 10];
-        while !self.ended.load(Ordering::SeqCst) {
-            let pause = if self.again.is_empty() && self.owed.is_nothing() {
-                PAUSE
-            } else {
-                LOOK
-            };
-            let timeout = Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(pause.subsec_nanos()),
-            };
+        let ending = Arc::clone(&self.ending);
+        let look = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(LOOK.subsec_nanos()),
+        };
+        loop {
+            let idle = self.again.is_empty() && self.owed.is_nothing();
+            let timeout = (!idle).then_some(&look);
             let fd = group.as_fd();
-            let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-            match rustix::event::poll(&mut fds, Some(&timeout)) {
+            let mut fds = [
+                PollFd::new(&fd, PollFlags::IN),
+                PollFd::new(&*ending, PollFlags::IN),
+            ];
+            let polled = rustix::event::poll(&mut fds, timeout);
+            let [changes, end] = fds.map(|fd| !fd.revents().is_empty());
+            match polled {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => self.read(group, &mut buffer),
+                Ok(_) if end => return,
+                Ok(_) if changes => self.read(group, &mut buffer),
+                Ok(_) => {}
                 Err(error) => {
                     tracing::error!("watching the lower directory: {error}; names may be stale");
                     return;

@@ -7,6 +7,7 @@
 //! finds those of other users.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
@@ -51,12 +53,14 @@ pub struct Control {
     /// Open until the end, so that no other file gets this inode.
     _listener: Arc<UnixListener>,
     ended: Arc<AtomicBool>,
+    /// Readable from the end on.
+    ending: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// How many clients are served at once.
 const CLIENTS_MAX: usize = 8;
-/// How often a thread looks whether it should end.
+/// How often a thread that has a client looks whether it should end.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it wants, or to read what it gets.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -111,6 +115,8 @@ impl Control {
         let listener = Arc::new(listener);
         let listening = Arc::clone(&listener);
         let ended = Arc::new(AtomicBool::new(false));
+        let ending = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?);
+        let told = Arc::clone(&ending);
         let service = Service {
             server,
             transport: transport.into(),
@@ -118,12 +124,13 @@ impl Control {
         };
         let thread = thread::Builder::new()
             .name("bickford-ctl".into())
-            .spawn(move || service.listen(&listening))?;
+            .spawn(move || service.listen(&listening, &told))?;
         Ok(Self {
             path: path.into(),
             file,
             _listener: listener,
             ended,
+            ending,
             thread: Some(thread),
         })
     }
@@ -132,6 +139,9 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
+        if let Err(error) = rustix::io::write(&*self.ending, &1u64.to_ne_bytes()) {
+            return tracing::error!("ending the control socket: {error}");
+        }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -167,16 +177,14 @@ impl Service {
         self.ended.load(Ordering::SeqCst)
     }
 
-    fn listen(&self, listener: &UnixListener) {
+    fn listen(&self, listener: &UnixListener, ending: &OwnedFd) {
         let mut clients: Vec<JoinHandle<()>> = Vec::new();
-        let fd = listener;
         while !self.ended() {
-            let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
-            let pause = rustix::event::Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(PAUSE.subsec_nanos()),
-            };
-            let _ = rustix::event::poll(&mut fds, Some(&pause));
+            let mut fds = [
+                PollFd::new(listener, PollFlags::IN),
+                PollFd::new(ending, PollFlags::IN),
+            ];
+            let _ = rustix::event::poll(&mut fds, None);
             clients.retain(|client| !client.is_finished());
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
