@@ -69,6 +69,35 @@ fn a_user_mounts_and_unmounts() {
     wait_until("the daemon ends", || place.daemon().is_none());
 }
 
+/// execve(2) leaves signals ignored, and whoever starts this may have had SIGCHLD so.
+#[test]
+fn a_user_mounts_and_unmounts_where_no_status_of_children_is_kept() {
+    let Some(place) = place(
+        "a_user_mounts_and_unmounts_where_no_status_of_children_is_kept",
+        "",
+    ) else {
+        return;
+    };
+    let program = place.public_program();
+    let ignoring = || {
+        let mut command = as_nobody("env".as_ref());
+        command.arg("--ignore-signal=CHLD").arg(&program);
+        command
+    };
+    let mounted = run(ignoring()
+        .arg("mount")
+        .args([place.source(), place.mountpoint()]));
+    if String::from_utf8_lossy(&mounted.stderr).contains("unrecognized option") {
+        return eprintln!("left out: env(1) cannot ignore signals");
+    }
+    assert_silent(&mounted);
+    let cat = run(as_nobody("cat".as_ref()).arg(place.mountpoint().join("f")));
+    assert_eq!(cat.stdout, b"content");
+    assert_silent(&run(ignoring().arg("unmount").arg(place.mountpoint())));
+    assert_eq!(place.listed(), None);
+    wait_until("the daemon ends", || place.daemon().is_none());
+}
+
 #[test]
 fn a_user_who_may_not_let_others_in_is_told_why() {
     let Some(place) = place("a_user_who_may_not_let_others_in_is_told_why", "") else {

@@ -12,9 +12,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
@@ -76,13 +77,12 @@ pub(super) fn mount(
         .stderr(messages.try_clone().map_err(failed)?)
         .spawn()
         .map_err(failed)?;
-    match receive_descriptor(ours.as_fd()) {
-        Ok(Some(device)) => {
-            child.wait().map_err(failed)?;
-            Ok(device)
-        }
+    let received = receive_descriptor(ours.as_fd());
+    // Nothing hangs on how it ended.
+    let _ = ended(&mut child);
+    match received {
+        Ok(Some(device)) => Ok(device),
         Ok(None) => {
-            child.wait().map_err(failed)?;
             let message = read_messages(&mut messages);
             let cure = match message.contains(DEVICE) && probe_device().is_err() {
                 true => {
@@ -106,7 +106,7 @@ pub(super) fn unmount(
     lazy: bool,
 ) -> io::Result<Result<(), String>> {
     let mut messages = message_file()?;
-    let status = Command::new(program)
+    let mut child = Command::new(program)
         .arg0(PROGRAM)
         .arg(if lazy { "-uz" } else { "-u" })
         .arg("--")
@@ -114,12 +114,27 @@ pub(super) fn unmount(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(messages.try_clone()?)
-        .status()?;
-    Ok(if status.success() {
+        .spawn()?;
+    let success = match ended(&mut child)? {
+        Some(status) => status.success(),
+        // It says what it was refused.
+        None => messages.metadata()?.len() == 0,
+    };
+    Ok(if success {
         Ok(())
     } else {
         Err(read_messages(&mut messages))
     })
+}
+
+/// Waits for the helper. `None` where nobody can tell how it ended: whoever started this program may have had
+/// SIGCHLD ignored, which execve(2) leaves so, and the kernel then keeps no status (waitpid(2), ECHILD).
+fn ended(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    match child.wait() {
+        Ok(status) => Ok(Some(status)),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::CHILD) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A file in memory: a pipe would have to be read while the helper runs.
