@@ -70,6 +70,44 @@ pub(crate) fn end() -> ! {
     unreachable!("exit(2) returned")
 }
 
+/// Has a system call fail with EPERM on the calling thread and those that it starts, as a system call filter
+/// does: seccomp(2).
+#[cfg(test)]
+pub(crate) fn refuse(call: libc::c_long) {
+    let step = |code: u32, jf, k| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: 0,
+        jf,
+        k,
+    };
+    let errno = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+    let mut steps = [
+        // The number is what `struct seccomp_data` begins with.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            1,
+            u32::try_from(call).unwrap(),
+        ),
+        step(libc::BPF_RET | libc::BPF_K, 0, errno),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: u16::try_from(steps.len()).unwrap(),
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: prctl(2) copies the program, which lives until it returns.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) != 0
+    };
+    assert!(!refused, "{}", io::Error::last_os_error());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,8 +141,11 @@ fn prepare(shared: &Shared, queue: &Arc<Queue>) -> io::Result<(Ring, Area, Arc<M
         // The CPU may be offline, or not ours to use.
         tracing::debug!(cpu = queue.number, "a thread is not pinned: {error}");
     }
-    let ring = Ring::new(&shared.device, queue.number)
+    let mut ring = Ring::new(&shared.device, queue.number)
         .map_err(|error| io::Error::new(error.kind(), format!("io_uring_setup: {error}")))?;
+    // A system call filter may allow the one and not the other.
+    ring.submit(0)
+        .map_err(|error| io::Error::new(error.kind(), format!("io_uring_enter: {error}")))?;
     let area = Area::new(shared.payload)?;
     let member = Arc::new(Member {
         thread: gettid(),

@@ -120,6 +120,27 @@ fn refused_queues_end_a_session_that_insists_on_them() {
 }
 
 #[test]
+fn rings_that_cannot_be_entered_leave_a_mount_over_dev_fuse() {
+    // The filter stays with the thread.
+    let filtered = std::thread::spawn(|| {
+        crate::sys::thread::refuse(libc::SYS_io_uring_enter);
+        mounted(TransportChoice::Auto, |dir, session| {
+            let transport = session.transport();
+            assert_eq!(transport.transport, Transport::DevFuse);
+            let reason = &transport.reason;
+            assert!(
+                reason.contains("io_uring_enter: Operation not permitted"),
+                "{reason}"
+            );
+            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
+            session.unmount(Unmount::Normal).unwrap();
+            session.wait();
+        });
+    });
+    filtered.join().unwrap();
+}
+
+#[test]
 fn a_thread_that_dies_aborts_the_connection() {
     mounted(TransportChoice::IoUring, |dir, session| {
         assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
