@@ -24,6 +24,7 @@ use bickford::{
     Context, Errno, FileSystem, MountedSession, Negotiation, NodeId, Reply, Session, SessionConfig,
     Workers,
 };
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use support::{Fixture, over_each_transport, wait_until};
 
 /// Threads and descriptors of the process are counted: one test at a time.
@@ -311,6 +312,29 @@ fn no_worker_counts_as_one() {
             }
             fixture.finish();
         }
+    });
+}
+
+/// Threads would read it again and again.
+#[test]
+fn a_device_that_does_not_wait_is_made_to() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let dir = tempfile::tempdir().unwrap();
+        let _cleared = Cleared(dir.path());
+        let mounted = mount(dir.path(), &MountOptions::new()).unwrap();
+        let passed_on = mounted.device.try_clone().unwrap();
+        fcntl_setfl(&passed_on, OFlags::NONBLOCK).unwrap();
+        let (subject, _let_go) = Subject::new();
+        let session = Session::on_mount(subject, mounted, config).unwrap();
+        let flags = fcntl_getfl(&passed_on).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK), "{flags:?}");
+        drop(passed_on);
+        assert_eq!(size_of(&dir.path().join("file")), 7);
+        session.unmount(Unmount::Lazy).unwrap();
+        session.wait();
+        drop(session);
+        nothing_is_left();
     });
 }
 

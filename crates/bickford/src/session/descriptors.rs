@@ -1,12 +1,14 @@
-//! Room for the descriptors that a file system opens.
+//! Descriptors: room for those that a file system opens, and how the device is read.
 //!
 //! The kernel makes the descriptor table of a process larger when a number no longer fits, and in a
 //! process of several threads waits for all CPUs with it (`expand_fdtable` of fs/file.c): each time
 //! whoever opens a file stands still for milliseconds. So the table gets its size once, before the
 //! first request.
 
+use std::io;
 use std::os::fd::AsFd;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Resource, getrlimit};
 
 /// Descriptors that fit without the table growing, where the limit of the process allows so many. The
@@ -26,6 +28,16 @@ pub(super) fn make_room(any: impl AsFd) {
     if let Err(error) = rustix::io::fcntl_dupfd_cloexec(any, last) {
         tracing::debug!("no room made for {} descriptors: {error}", last + 1);
     }
+}
+
+/// Has read(2) of the device wait for requests. Whoever mounted and passed it on may have opened it with
+/// `O_NONBLOCK`, as for epoll(7): a thread that reads would then do so without a pause.
+pub(super) fn make_waiting(device: impl AsFd) -> io::Result<()> {
+    let flags = fcntl_getfl(&device)?;
+    if flags.contains(OFlags::NONBLOCK) {
+        fcntl_setfl(&device, flags - OFlags::NONBLOCK)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub struct Session {
 
 impl Session {
     /// Serves `filesystem` over a mounted descriptor of /dev/fuse. When this returns, INIT is done
-    /// and requests are being answered.
+    /// and requests are being answered. `O_NONBLOCK` is taken from the descriptor and its duplicates.
     ///
     /// # Errors
     /// When the connection ends before INIT, the file system refuses to begin (with its errno) or
@@ -120,6 +120,7 @@ impl Session {
         connection: Option<u64>,
     ) -> io::Result<Self> {
         descriptors::make_room(&device);
+        descriptors::make_waiting(&device)?;
         let device = Arc::new(device);
         let plan = Plan::new(&device, &config)?;
         let mut limits = config.server;
