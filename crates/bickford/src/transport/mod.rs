@@ -20,6 +20,10 @@ pub use choice::{Transport, TransportChoice, TransportInForce, Yielding};
 pub use dev_fuse::Workers;
 pub use io_uring::{io_uring_obstacle, yielding_obstacle};
 
+/// Bytes of names and data for which a request must have room whatever `max_write` is, in whole pages: a value of
+/// an extended attribute (`XATTR_SIZE_MAX` of linux/limits.h) and its name. Nothing else is larger.
+pub(crate) const DATA_MIN: u32 = 17 * 4096;
+
 /// Names a request towards the transport that it came by.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {

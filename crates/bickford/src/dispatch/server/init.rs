@@ -12,7 +12,7 @@ use super::{Admission, Negotiated, Server, respond_error, respond_ok};
 use crate::decode::Incoming;
 use crate::filesystem::Negotiation;
 use crate::ops::Protocol;
-use crate::transport::{Responder, Ticket};
+use crate::transport::{DATA_MIN, Responder, Ticket};
 
 impl Server {
     pub(super) fn initialize(
@@ -100,6 +100,7 @@ impl Server {
     ) {
         let (flags, flags2) = negotiation.wanted().to_words();
         let (max_background, congestion_threshold) = negotiation.background();
+        let (max_write, max_pages) = sizes(&negotiation);
         let minor = input.minor.min(abi::MINOR_VERSION);
         let out = InitOut {
             major: abi::KERNEL_VERSION,
@@ -108,9 +109,9 @@ impl Server {
             flags,
             max_background,
             congestion_threshold,
-            max_write: negotiation.max_write(),
+            max_write,
             time_gran: negotiation.time_granularity(),
-            max_pages: u16::try_from(negotiation.max_write().div_ceil(4096)).unwrap_or(u16::MAX),
+            max_pages,
             flags2,
             max_stack_depth: negotiation.max_stack_depth(),
             request_timeout: negotiation.request_timeout(),
@@ -166,5 +167,63 @@ impl Server {
     pub(crate) fn take_refusal(&self) -> Option<io::Error> {
         let refusal = self.refusal.lock();
         refusal.unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// `max_write` and `max_pages` as they are answered.
+///
+/// An entry of io_uring has for the kernel the larger of the two. Linux 6.18 does not look whether a request fits:
+/// with a value of an extended attribute that does not, the thread that takes it and its caller are lost until the
+/// machine is restarted (`BUG_ON` in `fuse_copy_fill` of fs/fuse/dev.c). A request for data has neither more bytes
+/// nor more pages than are answered; so over io_uring the pages bound it where `max_write` must be larger.
+fn sizes(negotiation: &Negotiation) -> (u32, u16) {
+    let max_write = negotiation.max_write();
+    let pages = |count| u16::try_from(count).unwrap_or(u16::MAX);
+    let bounded = InitFlags::OVER_IO_URING | InitFlags::MAX_PAGES;
+    if negotiation.wanted().contains(bounded) && max_write < DATA_MIN {
+        return (DATA_MIN, pages(max_write / 4096));
+    }
+    (max_write, pages(max_write.div_ceil(4096)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn an_entry_of_io_uring_has_room_for_extended_attributes() {
+        let mut init = InitIn::new_zeroed();
+        (init.flags, init.flags2) = (u32::MAX, u32::MAX);
+        let sizes_of = |max_write, over_io_uring| {
+            let mut negotiation = Negotiation::new(&init);
+            negotiation.set_max_write(max_write);
+            if over_io_uring {
+                negotiation.want(InitFlags::OVER_IO_URING);
+            }
+            sizes(&negotiation)
+        };
+        for max_write in [4096, 5000, 65_536, DATA_MIN - 1] {
+            let pages = u16::try_from(max_write / 4096).unwrap();
+            assert_eq!(sizes_of(max_write, true), (DATA_MIN, pages));
+            let (answered, pages) = sizes_of(max_write, false);
+            assert_eq!(answered, max_write);
+            assert!(u32::from(pages) * 4096 >= max_write);
+        }
+        for max_write in [DATA_MIN, 1 << 20] {
+            assert_eq!(sizes_of(max_write, true), sizes_of(max_write, false));
+        }
+    }
+
+    #[test]
+    fn without_a_number_of_pages_there_is_room_anyway() {
+        let mut init = InitIn::new_zeroed();
+        (init.flags, init.flags2) = (u32::MAX, u32::MAX);
+        let mut negotiation = Negotiation::new(&init);
+        negotiation.set_max_write(4096);
+        negotiation.want(InitFlags::OVER_IO_URING);
+        negotiation.refuse(InitFlags::MAX_PAGES);
+        // The kernel takes 32.
+        assert_eq!(sizes(&negotiation).0, 4096);
     }
 }
