@@ -15,12 +15,17 @@ pub(crate) use channel::Channel;
 pub(crate) use workers::Pool;
 pub use workers::Workers;
 
-use super::Responder;
 use super::buffer::Buffer;
+use super::{DATA_MIN, Responder};
 use crate::dispatch::Server;
 
 /// Bytes in front of the data of the largest request: headers, names, extensions.
 pub(crate) const HEADER_ROOM: usize = 8192;
+
+/// Bytes that a worker has room for. The kernel refuses what has none, with E2BIG or EIO.
+fn room(max_write: u32) -> usize {
+    HEADER_ROOM + max_write.max(DATA_MIN) as usize
+}
 
 /// Receives INIT and answers it. Nothing else comes before.
 ///

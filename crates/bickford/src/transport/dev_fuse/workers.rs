@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use super::Channel;
 use super::splice::{Received, Splicing};
-use super::{Channel, HEADER_ROOM};
 use crate::dispatch::Server;
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
@@ -110,7 +110,7 @@ impl Pool {
             server,
             channel,
             workers,
-            buffer_size: HEADER_ROOM + max_write as usize,
+            buffer_size: super::room(max_write),
             idle: AtomicUsize::new(0),
             running: Mutex::default(),
             ended: Condvar::new(),
