@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::event::EventfdFlags;
+use rustix::process::{Resource, getrlimit};
 
 pub use probe::io_uring_obstacle;
 pub use yielding::yielding_obstacle;
@@ -53,6 +54,9 @@ const THREADS_MIN: usize = 2;
 /// Threads of all queues together at the beginning, at least. The kernel takes the entry that was
 /// given back last: threads that are not needed sleep, and cost what they have of the stack.
 const THREADS_BEGIN: usize = 16;
+
+/// Descriptors of a thread: its ring, what wakes it, and its pidfd.
+const DESCRIPTORS: usize = 3;
 
 /// What the threads of a session share.
 #[derive(Debug)]
@@ -170,7 +174,7 @@ impl Prepared {
     ) -> io::Result<Self> {
         let cpus = probe::possible_cpus()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let threads_max = workers.max.clamp(THREADS_MIN, THREADS_MAX);
+        let (threads_begin, threads_max) = threads(workers, cpus, descriptors())?;
         let shared = Arc::new(Shared {
             device: Arc::clone(device),
             payload: payload_size(),
@@ -178,9 +182,7 @@ impl Prepared {
                 .map(|number| Arc::new(Queue::new(number)))
                 .collect(),
             threads_max,
-            threads_begin: THREADS_BEGIN
-                .div_ceil(usize::from(cpus).max(1))
-                .clamp(THREADS_MIN, threads_max),
+            threads_begin,
             workers: AtomicUsize::new(1),
             kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
             pace: pace::Pace::default(),
@@ -232,6 +234,29 @@ impl Prepared {
         }
         Ok(rings)
     }
+}
+
+/// Descriptors that this process may have.
+fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many threads a queue begins with, and how many it may have. With one that receives they leave a quarter of
+/// all descriptors to the file system, where that has more need of them.
+fn threads(workers: Workers, queues: u16, descriptors: u64) -> io::Result<(usize, usize)> {
+    let queues = usize::from(queues).max(1);
+    let all = usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX) / DESCRIPTORS;
+    let of_queue = all / queues;
+    if of_queue < THREADS_MIN {
+        let text = format!(
+            "its threads for {queues} CPUs would take more than three quarters of {descriptors} descriptors: \
+             raise the limit (ulimit -n)"
+        );
+        return Err(io::Error::other(text));
+    }
+    let bound = (of_queue - 1).clamp(THREADS_MIN, THREADS_MAX);
+    let max = workers.max.clamp(THREADS_MIN, bound);
+    Ok((THREADS_BEGIN.div_ceil(queues).clamp(THREADS_MIN, max), max))
 }
 
 /// Why rings do not serve.

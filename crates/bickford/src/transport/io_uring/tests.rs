@@ -81,6 +81,21 @@ fn abort_after_deadline(connection: u64) -> Sender<()> {
 }
 
 #[test]
+fn threads_leave_descriptors_to_the_file_system() {
+    let threads = |cpus, descriptors| {
+        let workers = crate::Workers::default();
+        super::threads(workers, cpus, descriptors).ok()
+    };
+    assert_eq!(threads(2, 1024), Some((8, 16)));
+    assert_eq!(threads(2, u64::MAX), Some((8, 16)));
+    assert_eq!(threads(32, 1024), Some((2, 7)));
+    assert_eq!(threads(128, 1024), Some((2, 2)));
+    assert_eq!(threads(129, 1024), None);
+    assert_eq!(threads(1024, 1 << 20), Some((2, 16)));
+    assert_eq!(threads(2, 0), None);
+}
+
+#[test]
 fn refused_queues_leave_a_mount_over_dev_fuse() {
     PAYLOAD.set(Some(4096));
     mounted(TransportChoice::Auto, |dir, session| {
