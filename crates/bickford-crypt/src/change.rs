@@ -20,6 +20,9 @@ const GROW_MAX: u64 = 1 << 30;
 
 type Then = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
+/// The number of a block, and its bytes below.
+type Block = (u64, Vec<u8>);
+
 /// A block as it was.
 struct Old {
     plain: Vec<u8>,
@@ -98,39 +101,61 @@ impl File {
         change.read_old(wanted);
     }
 
-    /// Makes the file shorter. The size below changes first: what a crash leaves then is a last
-    /// block that is no last block.
+    /// Makes the file shorter. Its new last block is written first, and put back when what follows fails:
+    /// what was cut off cannot be.
     pub(crate) fn shrink(self, size: u64, then: Then) {
         let last = last_block(size);
-        if size == 0 {
-            return self.cut(size, Vec::new(), then);
-        }
+        let length = block_length(last, size);
         let file = self.clone();
-        self.read_blocks(last, 1, move |region| {
-            let region = match region {
-                Ok(region) => region,
-                Err(errno) => return then(Err(errno)),
-            };
-            let mut plain = region.plain;
-            let length = block_length(last, size);
-            if plain.len() < length {
-                return then(Err(damaged(file.node, last, "a block")));
+        self.read_blocks(last, 1, move |region| match region {
+            Ok(region) if region.plain.len() >= length => {
+                let mut plain = region.plain;
+                plain.truncate(length);
+                file.cut(size, plain, vec![(last, region.sealed)], then);
             }
-            plain.truncate(length);
-            file.cut(size, plain, then);
+            // Nothing is kept of it, and it may be damaged.
+            _ if size == 0 => file.cut(size, Vec::new(), Vec::new(), then),
+            Ok(_) => then(Err(damaged(file.node, last, "a block"))),
+            Err(errno) => then(Err(errno)),
         });
     }
 
-    fn cut(self, size: u64, plain: Vec<u8>, then: Then) {
+    /// Ends the file with `plain` in the place of its block `old`.
+    fn cut(self, size: u64, plain: Vec<u8>, old: Vec<Block>, then: Then) {
         let last = last_block(size);
         let sealed = block::seal(&self.inner.keys, &self.id, last, true, &plain);
         let Ok(sealed) = sealed else {
             return then(Err(Errno::IO));
         };
         let file = self.clone();
-        self.resize_below(lower_length(size), move |resized| match resized {
-            Ok(()) => file.write_below(position(last), &sealed, then),
-            Err(errno) => then(Err(errno)),
+        self.write_below(position(last), &sealed, move |written| {
+            if let Err(errno) = written {
+                return file.put_back(old, errno, then);
+            }
+            let resized = file.clone();
+            file.resize_below(lower_length(size), move |result| match result {
+                Ok(()) => then(Ok(())),
+                Err(errno) => resized.put_back(old, errno, then),
+            });
+        });
+    }
+
+    /// Writes blocks as they were before a change that failed with `errno`, the last one first.
+    fn put_back(self, mut old: Vec<Block>, errno: Errno, then: Then) {
+        let Some((block, sealed)) = old.pop() else {
+            return then(Err(errno));
+        };
+        let file = self.clone();
+        self.write_below(position(block), &sealed, move |written| {
+            if let Err(error) = written {
+                tracing::error!(
+                    layer = "crypt",
+                    node = file.node.0,
+                    block,
+                    "a block could not be put back: {error}"
+                );
+            }
+            file.put_back(old, errno, then);
         });
     }
 
@@ -218,25 +243,27 @@ impl Change {
         });
     }
 
-    /// Writing failed: the file ends again where it ended, so that what was there can be read.
-    fn undo(mut self, errno: Errno) {
-        let last = last_block(self.size);
-        let Some(old) = self.old.remove(&last).filter(|_| self.target > self.size) else {
-            return (self.then)(Err(errno));
-        };
-        let file = self.file.clone();
+    /// Writing failed: blocks of which something was to be kept are as they were, and the file ends where
+    /// it ended.
+    fn undo(self, errno: Errno) {
+        let reached = self.next;
+        let old = self.old.into_iter().filter(|(block, _)| *block < reached);
+        let old: Vec<_> = old.map(|(block, old)| (block, old.sealed)).collect();
+        let (file, then) = (self.file, self.then);
+        if self.target == self.size {
+            return file.put_back(old, errno, then);
+        }
+        let node = file.node.0;
+        let cut = file.clone();
         file.resize_below(lower_length(self.size), move |resized| {
-            let file = self.file.clone();
-            file.write_below(position(last), &old.sealed, move |written| {
-                if let Err(error) = resized.and(written) {
-                    tracing::error!(
-                        layer = "crypt",
-                        node = self.file.node.0,
-                        "the end of a file could not be put back: {error}"
-                    );
-                }
-                (self.then)(Err(errno));
-            });
+            if let Err(error) = resized {
+                tracing::error!(
+                    layer = "crypt",
+                    node,
+                    "the end of a file could not be put back: {error}"
+                );
+            }
+            cut.put_back(old, errno, then);
         });
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) journal: Vec<Mutation>,
     /// Bytes by which files may still grow before there is no space.
     pub(crate) space: Option<usize>,
+    /// How many changes still succeed, and how many bytes of the one after are written before it fails.
+    pub(crate) fails: Option<(usize, usize)>,
     next: u64,
 }
 
@@ -74,6 +76,18 @@ impl State {
     fn entry(&mut self, node: NodeId) -> Entry {
         *self.lookups.entry(node).or_default() += 1;
         Entry::new(node, self.attr(node), Duration::ZERO)
+    }
+
+    /// How much of a change is done before it fails, where it is to fail.
+    fn failing(&mut self) -> Option<usize> {
+        let (left, done) = self.fails.take()?;
+        match left.checked_sub(1) {
+            None => Some(done),
+            Some(left) => {
+                self.fails = Some((left, done));
+                None
+            }
+        }
     }
 
     pub(crate) fn names(&mut self, node: NodeId) -> &mut BTreeMap<Vec<u8>, NodeId> {
@@ -192,6 +206,10 @@ impl FileSystem for Lower {
 
     fn setattr(&self, _: &Context<'_>, op: Setattr, reply: Reply<Attributes>) {
         let mut state = self.state();
+        if op.size.is_some() && state.failing().is_some() {
+            drop(state);
+            return reply.error(Errno::IO);
+        }
         if let Some(size) = op.size {
             let mutation = Mutation::Resize(size);
             mutation.apply(state.file(op.node));
@@ -297,6 +315,12 @@ impl FileSystem for Lower {
             data.truncate(there + space);
             state.space = Some(space - data.len().saturating_sub(there));
         }
+        let failing = state.failing();
+        if failing == Some(0) {
+            drop(state);
+            return reply.error(Errno::IO);
+        }
+        data.truncate(failing.unwrap_or(usize::MAX));
         let length = data.len() as u32;
         let mutation = Mutation::Write(op.offset, data);
         mutation.apply(state.file(op.node));
