@@ -352,7 +352,8 @@ impl Backend {
         mounted(&mount.guard);
         let session =
             Session::on_mount(self.served, mount, config).map_err(|error| did_not_begin(&error))?;
-        let watch = self.stackfs.watch_lower(session.server());
+        let shown = self.layers.shown();
+        let watch = (self.stackfs).watch_lower_shown(session.server(), move |name| shown(name));
         let watch = watch.map_err(|error| fail(&error))?;
         // Said once it answers; the session has said before what it negotiated.
         tracing::info!(

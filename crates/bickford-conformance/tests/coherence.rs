@@ -162,6 +162,38 @@ fn what_changes_below_is_seen_above() {
     }
 }
 
+/// The kernel knows the names that the layer shows, and fanotify tells those below.
+#[test]
+fn what_changes_below_a_layer_that_encrypts_names_is_seen_above() {
+    require_root();
+    let scratch = Scratch::new("coherence-crypt");
+    let (key, passphrase) = (scratch.path().join("key"), scratch.path().join("pass"));
+    fs::write(&passphrase, "correct horse\n").expect("passphrase");
+    let layer = format!(
+        "crypt:key={},passphrase-file={},create=true,memory=64K,passes=1",
+        key.display(),
+        passphrase.display()
+    );
+    let lower = scratch.directory("lower");
+    let watching = Combination::all().into_iter().find(|one| one.watch);
+    let mount = |combination: &Combination| {
+        let mount = Mount::over(&lower, combination);
+        mount.argument("--layer").argument(&layer).must_start()
+    };
+    let changing = mount(&Combination::dev(Preset::Base, 1));
+    let watched = mount(&watching.expect("a combination"));
+    let mut sides = Sides {
+        below: changing.path().to_owned(),
+        above: watched.path().to_owned(),
+        delays: Vec::new(),
+    };
+    for round in 0..ROUNDS_OF_TIMEOUTS {
+        sides.round(round);
+    }
+    watched.finish();
+    changing.finish();
+}
+
 /// The answer to a GETATTR that was read before a change may come after it.
 #[test]
 fn attributes_read_before_a_change_do_not_outlive_it() {

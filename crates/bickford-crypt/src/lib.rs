@@ -26,6 +26,7 @@ mod queue;
 #[cfg(test)]
 mod vectors;
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -132,6 +133,15 @@ impl Crypt {
     pub fn with_master(lower: Box<dyn FileSystem>, master: &[u8; 32]) -> Self {
         Self {
             inner: Arc::new(Inner::new(lower, Keys::from_master(master))),
+        }
+    }
+
+    /// How names below are shown, for whoever tells the kernel of changes below; `None` for those that are not.
+    pub fn shown(&self) -> impl Fn(&CStr) -> Option<CString> + Send + Sync + use<> {
+        let inner = Arc::clone(&self.inner);
+        move |name| {
+            let name = names::open(&inner.keys, names::Kind::Name, name.to_bytes()).ok()?;
+            CString::new(name).ok()
         }
     }
 

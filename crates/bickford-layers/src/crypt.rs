@@ -13,6 +13,7 @@
 //! that are not its own are not shown.
 
 use std::path::Path;
+use std::sync::Arc;
 
 pub use bickford_crypt::looks_encrypted;
 use bickford_crypt::{Cost, Crypt, create_key_file, read_passphrase};
@@ -65,6 +66,7 @@ fn construct(
     }
     let crypt = Crypt::open(below, key, &passphrase).map_err(failed)?;
     Ok(Built {
+        shown: Some(Arc::new(crypt.shown())),
         file_system: Box::new(crypt),
         needs: Crypt::needs(),
         about: format!("key of {}", key.display()),

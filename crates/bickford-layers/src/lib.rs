@@ -42,7 +42,7 @@ pub mod stats;
 pub mod throttle;
 mod timer;
 
-pub use registry::{Built, Constructor, Entry, Registry, Reporter, Summary, build, stack};
+pub use registry::{Built, Constructor, Entry, Registry, Reporter, Shown, Summary, build, stack};
 pub use spec::{LayerSpec, Options};
 
 /// A layer that cannot be made as asked.

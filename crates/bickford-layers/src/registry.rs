@@ -1,5 +1,6 @@
 //! Layers by name.
 
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ pub trait Reporter: Send + Sync {
     fn report(&self) -> String;
 }
 
+/// How a name below a layer is shown above it; `None` where it is not shown.
+pub type Shown = Arc<dyn Fn(&CStr) -> Option<CString> + Send + Sync>;
+
 /// A file system with a layer over it.
 pub struct Built {
     /// The file system.
@@ -30,6 +34,8 @@ pub struct Built {
     pub about: String,
     /// What it has seen, for a layer that can tell.
     pub reporter: Option<Arc<dyn Reporter>>,
+    /// How names below are shown, for a layer that shows them otherwise.
+    pub shown: Option<Shown>,
 }
 
 impl fmt::Debug for Built {
@@ -146,6 +152,7 @@ impl Registry {
                     about: built.about,
                     needs: built.needs,
                     reporter: built.reporter,
+                    shown: built.shown,
                 },
             );
         }
@@ -170,6 +177,7 @@ struct Line {
     about: String,
     needs: Needs,
     reporter: Option<Arc<dyn Reporter>>,
+    shown: Option<Shown>,
 }
 
 /// What stands over a file system, from the outside: shown at start.
@@ -218,6 +226,18 @@ impl Summary {
         let reasons: Vec<_> = self.turned_off().collect();
         all.because = reasons.join("; ");
         all
+    }
+
+    /// How names of the file system below all layers are shown by the outermost one. Whoever tells the kernel of
+    /// changes below must tell these names.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        let layers = self.layers.iter().rev();
+        let shown: Vec<_> = layers.filter_map(|layer| layer.shown.clone()).collect();
+        Arc::new(move |name| {
+            let mut shown = shown.iter();
+            shown.try_fold(name.to_owned(), |name, shown| shown(&name))
+        })
     }
 
     /// What the layers have seen so far, of those that can tell.
@@ -272,5 +292,6 @@ pub fn stack<L: Layer>(
         file_system: Box::new(layered),
         about,
         reporter,
+        shown: None,
     })
 }

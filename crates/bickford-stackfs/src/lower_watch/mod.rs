@@ -19,7 +19,7 @@
 mod again;
 mod overflow;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -51,9 +51,24 @@ impl StackFs {
     /// Begins to keep what the kernel has cached true; to be called as soon as the session of this
     /// file system has begun. `None` when the file system was not built to be watched.
     ///
+    /// The kernel is told names as they are below: see [`Self::watch_lower_shown`] for a layer that shows others.
+    ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn watch_lower(&self, server: &Arc<Server>) -> io::Result<Option<LowerWatch>> {
+        self.watch_lower_shown(server, |name| Some(name.to_owned()))
+    }
+
+    /// [`Self::watch_lower`] where what stands over this file system shows names otherwise than they are below.
+    /// `shown` says how, and `None` of those that are not shown.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn watch_lower_shown(
+        &self,
+        server: &Arc<Server>,
+        shown: impl Fn(&CStr) -> Option<CString> + Send + 'static,
+    ) -> io::Result<Option<LowerWatch>> {
         if !self.is_watched() {
             return Ok(None);
         }
@@ -61,6 +76,7 @@ impl StackFs {
         let watcher = Watcher {
             stackfs: Arc::clone(&self.inner),
             notifier: server.notifier().clone(),
+            shown: Box::new(shown),
             server: Arc::clone(server),
             again: Again::default(),
             owed: Owed::default(),
@@ -91,9 +107,13 @@ impl Drop for LowerWatch {
     }
 }
 
+/// How a name below is shown, if it is.
+type Shown = dyn Fn(&CStr) -> Option<CString> + Send;
+
 struct Watcher {
     stackfs: Arc<Inner>,
     notifier: Notifier,
+    shown: Box<Shown>,
     server: Arc<Server>,
     again: Again,
     owed: Owed,
@@ -186,9 +206,11 @@ impl Watcher {
         let Ok(name) = CString::new(*name) else {
             return Ok(());
         };
-        let name = Told::Name(NodeId(parent), name);
-        self.tell(&name)?;
-        self.later(name)?;
+        if let Some(name) = (self.shown)(&name) {
+            let name = Told::Name(NodeId(parent), name);
+            self.tell(&name)?;
+            self.later(name)?;
+        }
         // Its times have changed, and a cached listing is wrong.
         self.inode(parent, true, true)
     }

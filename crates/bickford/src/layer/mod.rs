@@ -55,6 +55,10 @@
 //! RELEASE do not. A layer that cannot do without says so in its [`Needs`], and only then is that
 //! mode turned off, with the reason in the log. Reads that the page cache answers never come.
 //!
+//! # Names that it changes
+//! Notifications do not go through layers: a file system below that tells the kernel of a name
+//! ([`Notifier`](crate::Notifier)) must tell it as the layer shows it.
+//!
 //! # Files of its own
 //! A pre-call may answer LOOKUP with a node that the layer made up, and a post-call may put one into a
 //! listing. The layer says which those are ([`Layer::owns`]) and has pre-calls that answer every
