@@ -1,7 +1,8 @@
-//! The file system below: a tree of names without contents, where every read says `hello`.
+//! The file system below: a tree of names without contents.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bickford::abi::{
@@ -15,6 +16,9 @@ use bickford::transport::memory::{Kernel, Message};
 use bickford::{Context, Errno, FileHandle, FileSystem, NodeId, Reply};
 use bickford_layers::{LayerSpec, Summary, build};
 use zerocopy::IntoBytes;
+
+/// A node whose reads are answered by a range of a file of five bytes.
+pub(crate) const LOWER_FILE: NodeId = NodeId(1000);
 
 #[derive(Default)]
 pub(crate) struct Below {
@@ -78,6 +82,11 @@ impl FileSystem for Below {
     }
 
     fn read(&self, _: &Context<'_>, op: Read, reply: Reply<Data>) {
+        if op.node == LOWER_FILE {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"hello").unwrap();
+            return reply.ok(Data::range(Arc::new(file.into()), op.offset, op.size));
+        }
         reply.ok(vec![b'h'; op.size as usize].into());
     }
 

@@ -371,7 +371,7 @@ impl Observe for Data {
     #[inline]
     fn outcome(&self) -> Outcome {
         Outcome {
-            bytes: self.len() as u64,
+            bytes: self.present() as u64,
             ..Outcome::default()
         }
     }

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::fs::FileType;
+
 use super::{Answer, Encoder, Encoding};
 
 /// Data that answers a request.
@@ -56,6 +58,15 @@ impl Data {
             Self::File(range) => range.length,
             Self::Vectored(parts) => parts.iter().map(Self::len).sum(),
             other => other.bytes().map_or(0, <[u8]>::len),
+        }
+    }
+
+    /// How many bytes there are; for a range of a regular file, as it is now.
+    pub(crate) fn present(&self) -> usize {
+        match self {
+            Self::File(range) => range.present(),
+            Self::Vectored(parts) => parts.iter().map(Self::present).sum(),
+            other => other.len(),
         }
     }
 
@@ -151,6 +162,19 @@ impl Data {
 }
 
 impl FileRange {
+    /// How much of it lies before the end of the file, where that is a regular one.
+    fn present(&self) -> usize {
+        let Ok(stat) = rustix::fs::fstat(&self.file) else {
+            return self.length;
+        };
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return self.length;
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let rest = size.saturating_sub(self.offset);
+        usize::try_from(rest).map_or(self.length, |rest| rest.min(self.length))
+    }
+
     /// Reads the range to its end, or the end of the file, into the front of `buffer`.
     ///
     /// # Errors
