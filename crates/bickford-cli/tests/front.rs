@@ -112,6 +112,17 @@ fn a_mount_that_answers_with_errors_is_taken_away() {
 }
 
 #[test]
+fn a_mode_that_a_layer_turns_off_is_refused_because_of_it() {
+    let Some(place) = Place::new() else { return };
+    let modes = [("cached", "io=plain"), ("passthrough", "io=auto")];
+    for (io, instead) in modes {
+        let output = place.mount(&["--io", io, "--layer", "throttle:ops=1000000"]);
+        assert_refused(&output, 1, &["a layer needs", instead]);
+        assert!(!stderr(&output).contains("Linux"), "{output:?}");
+    }
+}
+
+#[test]
 fn a_start_that_hangs_ends_with_who_waits_for_it() {
     let Some(place) = Place::new() else { return };
     let served = place.mount_in_foreground(&["--preset", "base"]);

@@ -96,6 +96,31 @@ pub(crate) struct Beneath {
     pub(crate) lister: Lister,
 }
 
+/// Why a mode that was asked for cannot be, and what to do.
+fn impossible(wanted: IoMode, powers: Powers, negotiation: &Negotiation) -> Option<String> {
+    let (offered, withheld) = (negotiation.offered(), negotiation.withheld());
+    match wanted {
+        IoMode::Passthrough if withheld.contains(InitFlags::PASSTHROUGH) => {
+            Some("io=passthrough: a layer needs READ and WRITE to come; use io=auto".to_owned())
+        }
+        IoMode::Cached if withheld.contains(InitFlags::NO_OPEN_SUPPORT) => {
+            Some("io=cached: a layer needs OPEN and RELEASE to come; use io=plain".to_owned())
+        }
+        IoMode::Passthrough if !powers.register || !offered.contains(InitFlags::PASSTHROUGH) => {
+            Some(format!(
+                "io=passthrough: Linux 6.9 and CAP_SYS_ADMIN are needed (kernel offers it: {}, capability held: \
+                 {}); use io=cached",
+                offered.contains(InitFlags::PASSTHROUGH),
+                powers.register,
+            ))
+        }
+        IoMode::Cached if !offered.contains(InitFlags::NO_OPEN_SUPPORT) => {
+            Some("io=cached: Linux 3.16 is needed; use io=plain".to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// Settles the mode and asks the kernel for what it takes.
 pub(crate) fn settle(
     settings: &Settings,
@@ -112,20 +137,13 @@ pub(crate) fn settle(
         // A file that is open stays so, whatever becomes of its mode. That takes a handle, or this power.
         IoMode::Auto if settings.exclusive && cached && powers.override_modes => IoMode::Cached,
         IoMode::Auto => IoMode::Plain,
-        IoMode::Passthrough if !passthrough => {
-            tracing::error!(
-                "io=passthrough: Linux 6.9 and CAP_SYS_ADMIN are needed (kernel offers it: {}, \
-                 capability held: {}); use io=cached",
-                offered.contains(InitFlags::PASSTHROUGH),
-                powers.register,
-            );
-            return Err(Errno::OPNOTSUPP);
+        wanted => {
+            if let Some(reason) = impossible(wanted, powers, negotiation) {
+                tracing::error!("{reason}");
+                return Err(Errno::OPNOTSUPP);
+            }
+            wanted
         }
-        IoMode::Cached if !cached => {
-            tracing::error!("io=cached: Linux 3.16 is needed; use io=plain");
-            return Err(Errno::OPNOTSUPP);
-        }
-        wanted => wanted,
     };
     let io = match io {
         // Only an answer to open(2) can keep the kernel from believing sizes.

@@ -6,6 +6,7 @@ use bickford_abi::{InitFlags, InitIn};
 #[derive(Clone, Debug)]
 pub struct Negotiation {
     offered: InitFlags,
+    withheld: InitFlags,
     wanted: InitFlags,
     kernel_minor: u32,
     max_write: u32,
@@ -50,6 +51,7 @@ impl Negotiation {
         let offered = InitFlags::from_words(init.flags, init.flags2);
         Self {
             offered,
+            withheld: InitFlags::empty(),
             wanted: offered & Self::DEFAULT.difference(InitFlags::CACHE_SYMLINKS),
             kernel_minor: init.minor,
             max_write: MAX_WRITE,
@@ -108,8 +110,15 @@ impl Negotiation {
     /// Takes flags out of what the kernel offers, so that nobody asked later can want them: how a
     /// layer keeps the file system below from what it cannot stand.
     pub fn withhold(&mut self, flags: InitFlags) {
+        self.withheld |= self.offered & flags;
         self.offered -= flags;
         self.wanted -= flags;
+    }
+
+    /// What the kernel offers and [`Self::withhold`] took out.
+    #[must_use]
+    pub fn withheld(&self) -> InitFlags {
+        self.withheld
     }
 
     /// Bytes of data that a WRITE or READ may carry, from 4 KiB to 1 MiB.
