@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | ext2, ext3, ext4 | inode number and generation, which are the file handle | nothing |
 //! | another file system with handles | below 2^32 | the handle |
-//! | anything, without `CAP_DAC_READ_SEARCH` or handles | below 2^32 | an `O_PATH` descriptor, bounded |
+//! | anything, without `CAP_DAC_READ_SEARCH` or lasting handles | below 2^32 | an `O_PATH` descriptor, bounded |
 //!
 //! Objects on mounts below SOURCE always take the table. The root is 1 in every case.
 
@@ -357,7 +357,7 @@ impl Nodes {
             if error == Errno::NFILE && !self.limit_said.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "StackFS: {} inodes are in use and held as descriptors, the limit; run with \
-                     CAP_DAC_READ_SEARCH on a file system with file handles, or raise ulimit -Hn",
+                     CAP_DAC_READ_SEARCH on a file system whose file handles last, or raise ulimit -Hn",
                     self.table.held()
                 );
             }

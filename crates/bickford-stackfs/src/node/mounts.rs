@@ -13,6 +13,8 @@ use super::ProcFd;
 /// Mounts below SOURCE that are known at most; objects on further ones are held by descriptor.
 const MOUNTS_MAX: usize = 4096;
 const EXT_MAGIC: i64 = 0xef53;
+/// FAT and FUSE find by a handle only what they have in memory.
+const FORGETFUL: [i64; 2] = [0x4d44, 0x6573_5546];
 
 /// One lower mount.
 pub(crate) struct LowerMount {
@@ -65,6 +67,15 @@ pub(crate) fn is_direct(id: u64) -> bool {
     id >> 32 != 0
 }
 
+/// The kind of file system that `fd` is on. EOPNOTSUPP for one whose handles do not last.
+fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
+    let magic = rustix::fs::fstatfs(fd)?.f_type as i64;
+    match FORGETFUL.contains(&magic) {
+        true => Err(Errno::OPNOTSUPP),
+        false => Ok(magic),
+    }
+}
+
 /// See the module.
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
@@ -73,10 +84,11 @@ pub(crate) struct Mounts {
 impl Mounts {
     /// Starts with the mount of `root`, which is open for reading.
     pub(crate) fn new(root: &OwnedFd) -> Result<Self, Errno> {
+        let magic = lasting(root.as_fd())?;
         let (handle, id) = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         // Proves that the capability is there and the lower file system answers handles.
         sys::open_by_handle(root.as_fd(), &handle, OFlags::PATH)?;
-        let direct = rustix::fs::fstatfs(root)?.f_type as i64 == EXT_MAGIC
+        let direct = magic == EXT_MAGIC
             && handle.kind() == HANDLE_INODE_GENERATION
             && handle.bytes().len() == 8;
         let mount = LowerMount {
@@ -119,6 +131,7 @@ impl Mounts {
         if !kind.is_dir() && !kind.is_file() {
             return Err(Errno::OPNOTSUPP);
         }
+        lasting(object)?;
         let fd = proc.reopen(object, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let (handle, opened) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         if opened != id {

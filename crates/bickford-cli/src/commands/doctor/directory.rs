@@ -63,7 +63,9 @@ fn inodes(path: &Path) -> Result<Finding, Failure> {
             Status::Limited,
             format!("{text}: each one the kernel knows costs a descriptor"),
         )
-        .advise("run as root, over a file system with file handles")
+        .advise(
+            "run as root, over a file system whose file handles last, which FAT and FUSE have not",
+        )
     } else {
         Finding::works(NAME, text)
     })
