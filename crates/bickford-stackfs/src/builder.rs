@@ -273,7 +273,9 @@ fn why_not_watched(error: Errno) -> &'static str {
         }
         Errno::NODEV => "its file system has no identity that fanotify(7) could tell changes by",
         Errno::PERM => "CAP_SYS_ADMIN is missing; run as root",
-        Errno::OPNOTSUPP => "CAP_DAC_READ_SEARCH and a file system whose file handles last are needed",
+        Errno::OPNOTSUPP => {
+            "CAP_DAC_READ_SEARCH and a file system whose file handles last are needed"
+        }
         Errno::MFILE => {
             "this user has as many fanotify(7) groups as fs.fanotify.max_user_groups allows"
         }

@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bickford::ops::{Data, FileRange, Read, Target};
 use bickford::{Context, NodeId};
@@ -17,7 +18,7 @@ use crate::builder::is_computed;
 use crate::create::caller;
 use crate::credentials::Acting;
 use crate::io::Need;
-use crate::leases::AT_ONCE;
+use crate::leases::{AT_ONCE, LEASE_PATIENCE};
 
 /// More than any of these files makes at once.
 const READ_MAX: usize = 1 << 20;
@@ -57,7 +58,22 @@ impl Inner {
             return self.nodes.open(node, flags | AT_ONCE);
         }
         let _acting = self.as_caller_if(true, cx)?;
-        self.nodes.proc().reopen(object.as_fd(), flags)
+        // Some have nothing to read until something happens (/proc/kmsg, trace_pipe).
+        let patience = match flags.intersects(OFlags::RWMODE) {
+            true => OFlags::empty(),
+            false => AT_ONCE,
+        };
+        self.nodes.proc().reopen(object.as_fd(), flags | patience)
+    }
+
+    /// How long EWOULDBLOCK to a READ is no answer, where that has an end.
+    pub(crate) fn patience(&self, op: &Read) -> Option<Duration> {
+        let file = self.files.get(op.handle.0);
+        if !file.is_ok_and(|file| file.is_computed()) {
+            return Some(LEASE_PATIENCE);
+        }
+        let at_once = OFlags::from_bits_retain(op.flags).contains(OFlags::NONBLOCK);
+        at_once.then_some(Duration::ZERO)
     }
 
     /// Opens a file that the kernel has opened without asking. EPERM for a computed one that is to be written:

@@ -13,8 +13,8 @@ use bickford::{Context, FileSystem, Negotiation, Reply};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::StackFs;
 use crate::io_mode::{IoMode, settle};
+use crate::{Inner, StackFs};
 
 /// What every mount wants. The kernel leaves umasks and the clearing of set-id bits to us, which the
 /// lower file system does.
@@ -219,7 +219,10 @@ impl FileSystem for StackFs {
     }
 
     fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
-        self.patiently(cx, reply, move |inner, cx, _| inner.do_read(cx, &op));
+        let patience = move |inner: &Inner| inner.patience(&op);
+        self.patiently_for(patience, cx, reply, move |inner, cx, _| {
+            inner.do_read(cx, &op)
+        });
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {

@@ -70,6 +70,10 @@ impl OpenFile {
         }
     }
 
+    pub(crate) fn is_computed(&self) -> bool {
+        self.computed
+    }
+
     fn shares(&mut self, lower: &Arc<Description>) {
         self.failures_seen = AtomicU64::new(lower.failed());
         self.lower = Some(Arc::clone(lower));

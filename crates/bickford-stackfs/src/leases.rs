@@ -1,9 +1,10 @@
-//! Opens that a lease holds up.
+//! Opens that a lease holds up, and reads of what is not there yet.
 //!
 //! Whoever has a lease of a lower file (`F_SETLEASE` of fcntl(2); Samba takes them) is given time to
 //! put it down before another opens it, up to `/proc/sys/fs/lease-break-time`. An open of ours does not
 //! wait for that where requests are served: it is tried again by one thread, so that no number of
-//! leases keeps others from being served.
+//! leases keeps others from being served. The same goes for computed files that have nothing to read until something
+//! happens, as long as their reader waits.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ const RETRY_MIN: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_millis(50);
 
 /// Longer than the kernel lets anybody keep a lease: it is something else then.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const LEASE_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Answers a request if it can be answered now, or gives it up with the error; whether it is answered.
 type Attempt = Box<dyn FnMut(&Inner, Option<Errno>) -> bool + Send>;
@@ -34,7 +35,8 @@ type Attempt = Box<dyn FnMut(&Inner, Option<Errno>) -> bool + Send>;
 struct Waiting {
     attempt: Attempt,
     interrupt: Arc<Interrupt>,
-    until: Instant,
+    /// None: as long as it takes.
+    until: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -150,7 +152,10 @@ fn attempt(inner: &Inner, mut waiting: Waiting, ended: bool) -> Option<Waiting> 
     let give_up = if ended || waiting.interrupt.is_raised() {
         Some(Errno::INTR)
     } else {
-        (Instant::now() > waiting.until).then_some(Errno::AGAIN)
+        waiting
+            .until
+            .is_some_and(|until| Instant::now() > until)
+            .then_some(Errno::AGAIN)
     };
     let answered = (waiting.attempt)(inner, give_up);
     (!answered).then_some(waiting)
@@ -164,8 +169,22 @@ impl StackFs {
         reply: Reply<A>,
         attempt: impl Fn(&Inner, &Context<'_>, &Reply<A>) -> Result<A, Errno> + Send + 'static,
     ) {
+        self.patiently_for(|_| Some(LEASE_PATIENCE), cx, reply, attempt);
+    }
+
+    /// The same, for so long at most as `patience` says then, or as long as it takes.
+    pub(crate) fn patiently_for<A: Answer>(
+        &self,
+        patience: impl FnOnce(&Inner) -> Option<Duration>,
+        cx: &Context<'_>,
+        reply: Reply<A>,
+        attempt: impl Fn(&Inner, &Context<'_>, &Reply<A>) -> Result<A, Errno> + Send + 'static,
+    ) {
         match attempt(&self.inner, cx, &reply) {
-            Err(Errno::AGAIN) if reply.may_wait() => self.later(cx, reply, attempt),
+            Err(Errno::AGAIN) if reply.may_wait() => match patience(&self.inner) {
+                Some(Duration::ZERO) => reply.error(Errno::AGAIN),
+                patience => self.later(patience, cx, reply, attempt),
+            },
             result => reply.complete(result),
         }
     }
@@ -173,6 +192,7 @@ impl StackFs {
     #[cold]
     fn later<A: Answer>(
         &self,
+        patience: Option<Duration>,
         cx: &Context<'_>,
         reply: Reply<A>,
         attempt: impl Fn(&Inner, &Context<'_>, &Reply<A>) -> Result<A, Errno> + Send + 'static,
@@ -180,7 +200,7 @@ impl StackFs {
         let (detached, mut kept) = (cx.detach(), Some(reply));
         let waiting = Waiting {
             interrupt: cx.interrupt(),
-            until: Instant::now() + PATIENCE,
+            until: patience.map(|patience| Instant::now() + patience),
             attempt: Box::new(move |inner, give_up| {
                 let Some(reply) = &kept else { return true };
                 let result = match give_up {

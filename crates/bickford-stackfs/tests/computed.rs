@@ -4,10 +4,15 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use bickford::abi::Opcode;
+use bickford::dispatch::InFlightRequest;
 use bickford_stackfs::{IoMode, Preset};
 use rustix::mount::{MountFlags, UnmountFlags};
 use support::{Mount, can_mount};
@@ -193,5 +198,46 @@ fn nobody_moves_the_processes_of_others_to_a_cgroup() {
         let moved = fs::read_to_string(&members).unwrap();
         assert_eq!(moved, "", "{}", io.name());
         drop((group, cgroups));
+    }
+}
+
+/// The kernel's messages, which whoever has read them all waits for.
+const MESSAGES: &str = "proc/kmsg";
+/// Longer than a request takes that waits for nothing, mostly.
+const WHILE: Duration = Duration::from_millis(200);
+
+#[test]
+fn whoever_reads_what_is_not_there_yet_holds_up_nobody() {
+    if !can_mount() {
+        return;
+    }
+    for io in [IoMode::Plain, IoMode::Passthrough, IoMode::Direct] {
+        let lower = tempfile::tempdir().unwrap();
+        let bound = Bound::of("/proc", &lower.path().join("proc"));
+        fs::write(lower.path().join("file"), "text").unwrap();
+        // Served by one thread.
+        let mut settings = Preset::Base.settings();
+        settings.io = io;
+        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        let mut cat = Command::new("cat");
+        let cat = cat.arg(mount.path(MESSAGES)).stdout(Stdio::null());
+        let mut reader = cat.spawn().unwrap();
+        let requests = mount.session.server().in_flight();
+        let waits = |one: &InFlightRequest| one.opcode == Opcode::Read && one.age > WHILE;
+        while !requests.list().iter().any(waits) {
+            if let Some(ended) = reader.try_wait().unwrap() {
+                return eprintln!("skipped: {MESSAGES} may not be read: {ended}");
+            }
+            std::thread::sleep(WHILE / 10);
+        }
+        let text = fs::read_to_string(mount.path("file")).unwrap();
+        assert_eq!(text, "text", "{}", io.name());
+        let mut options = fs::OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let mut at_once = options.open(mount.path(MESSAGES)).unwrap();
+        while at_once.read(&mut [0; 8192]).is_ok() {}
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+        drop((at_once, bound, mount));
     }
 }
