@@ -106,7 +106,15 @@ impl Inner {
         self.identity.without_excess()?;
         let old = ProcFd::name(object.as_fd());
         let proc = self.nodes.proc();
-        rustix::fs::linkat(proc.dir(), old, &dir, name, AtFlags::SYMLINK_FOLLOW)?;
+        let link = |old| rustix::fs::linkat(proc.dir(), old, &dir, name, AtFlags::SYMLINK_FOLLOW);
+        match link(old) {
+            // The node may be known by another mount than the one that the caller found it through.
+            Err(Errno::XDEV) => {
+                let object = self.nodes.beside(object.as_fd(), dir.as_fd())?;
+                link(ProcFd::name(object.as_fd()))?;
+            }
+            linked => linked?,
+        }
         Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
     }
 

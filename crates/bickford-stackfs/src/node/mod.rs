@@ -319,7 +319,7 @@ impl Nodes {
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
         let mount = mounts.enter(id, fd, statx, &self.proc).ok()?;
-        Some((mount, handle))
+        Some((mounts.of_object(mount, statx.stx_mode.into()), handle))
     }
 
     fn enter_handle(
@@ -381,6 +381,19 @@ impl Nodes {
                 self.open_handle(mount, &handle, OFlags::PATH).map(Arc::new)
             }
         }
+    }
+
+    /// The same object on the mount of `dir`. EXDEV where that is not one through which files are the same nodes.
+    pub(crate) fn beside(
+        &self,
+        object: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
+    ) -> Result<OwnedFd, Errno> {
+        let mounts = self.mounts.as_ref().ok_or(Errno::XDEV)?;
+        let (handle, from) = sys::name_to_handle(object, c"", AtFlags::EMPTY_PATH)?;
+        let (_, to) = sys::name_to_handle(dir, c"", AtFlags::EMPTY_PATH)?;
+        let to = mounts.sharing(from, to).ok_or(Errno::XDEV)?;
+        sys::open_by_handle(to.fd(), &handle, OFlags::PATH)
     }
 
     /// An `O_PATH` descriptor of a directory, kept for the next time.
@@ -515,7 +528,8 @@ impl Nodes {
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
-        let mount = mounts.known(id)?;
+        let mode = rustix::fs::fstat(&fd).ok()?.st_mode;
+        let mount = mounts.of_object(mounts.known(id)?, mode);
         let node = match mount.direct_id(&handle) {
             Some(node) => node,
             None => self.table.find(Key::Handle {

@@ -1,9 +1,13 @@
 //! The lower mounts that nodes live on: that of SOURCE and those below it.
+//!
+//! A file that is reached through two mounts of one file system (bind mounts) is one node, as a file with two names
+//! is: with two the kernel would cache its contents and its size twice. Directories are a node for each mount, since
+//! what is mounted in them differs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{AtFlags, OFlags, Statx};
+use rustix::fs::{AtFlags, FileType, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 
 use crate::sys::{self, HANDLE_INODE_GENERATION, LowerHandle};
@@ -24,11 +28,44 @@ pub(crate) struct LowerMount {
     fd: OwnedFd,
     /// A handle here is inode number and generation, 32 bits each.
     pub(crate) direct: bool,
+    /// The mount whose nodes its files are.
+    files: u16,
+}
+
+/// What two mounts must have in common for their files to be the same nodes: device, flags of the mount, and the
+/// owner that an object has through either (id-mapped mounts).
+#[derive(PartialEq, Eq)]
+struct View {
+    device: u64,
+    inode: u64,
+    flags: StatVfsMountFlags,
+    owner: (u32, u32),
+}
+
+impl View {
+    fn of(object: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(object)?;
+        Ok(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            flags: rustix::fs::fstatvfs(object)?.f_flag,
+            owner: (stat.st_uid, stat.st_gid),
+        })
+    }
 }
 
 impl LowerMount {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Whether it shows the object that another mount knows by `handle` as `view`.
+    fn shows(&self, handle: &LowerHandle, view: &View) -> bool {
+        let own = rustix::fs::fstat(&self.fd);
+        own.is_ok_and(|own| own.st_dev == view.device)
+            && sys::open_by_handle(self.fd(), handle, OFlags::PATH)
+                .and_then(|object| View::of(object.as_fd()))
+                .is_ok_and(|shown| shown == *view)
     }
 
     pub(crate) fn has_id(&self, id: i32) -> bool {
@@ -96,6 +133,7 @@ impl Mounts {
             id,
             fd: root.try_clone().map_err(|_| Errno::MFILE)?,
             direct,
+            files: 0,
         };
         Ok(Self {
             list: RwLock::new(vec![Arc::new(mount)]),
@@ -127,7 +165,7 @@ impl Mounts {
             return Ok(mount);
         }
         // Only what opens without side effects can stand for a mount.
-        let kind = rustix::fs::FileType::from_raw_mode(statx.stx_mode.into());
+        let kind = FileType::from_raw_mode(statx.stx_mode.into());
         if !kind.is_dir() && !kind.is_file() {
             return Err(Errno::OPNOTSUPP);
         }
@@ -138,6 +176,7 @@ impl Mounts {
             return Err(Errno::STALE);
         }
         sys::open_by_handle(fd.as_fd(), &handle, OFlags::PATH)?;
+        let same = self.showing(&handle, fd.as_fd())?;
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = list.iter().find(|mount| mount.id == id) {
             return Ok(Arc::clone(mount));
@@ -145,13 +184,39 @@ impl Mounts {
         if list.len() >= MOUNTS_MAX {
             return Err(Errno::NFILE);
         }
+        let number = list.len() as u16;
         let mount = Arc::new(LowerMount {
-            number: list.len() as u16,
+            number,
             id,
             fd,
             direct: false,
+            files: same.unwrap_or(number),
         });
         list.push(Arc::clone(&mount));
         Ok(mount)
+    }
+
+    /// The mount whose nodes the files of another are that shows `object`, which has this handle.
+    fn showing(&self, handle: &LowerHandle, object: BorrowedFd<'_>) -> Result<Option<u16>, Errno> {
+        let view = View::of(object)?;
+        let known = self.read(<[_]>::to_vec);
+        let mut own = known.iter().filter(|mount| mount.files == mount.number);
+        Ok(own
+            .find(|mount| mount.shows(handle, &view))
+            .map(|mount| mount.number))
+    }
+
+    /// The mount with the id `to`, if its files are the same nodes as those of the mount with the id `from`.
+    pub(crate) fn sharing(&self, from: i32, to: i32) -> Option<Arc<LowerMount>> {
+        let (from, to) = (self.known(from)?, self.known(to)?);
+        (from.files == to.files).then_some(to)
+    }
+
+    /// The mount that an object of `mode`, which is on `mount`, is known by.
+    pub(crate) fn of_object(&self, mount: Arc<LowerMount>, mode: u32) -> Arc<LowerMount> {
+        if mount.files == mount.number || FileType::from_raw_mode(mode).is_dir() {
+            return mount;
+        }
+        self.get(mount.files).unwrap_or(mount)
     }
 }
