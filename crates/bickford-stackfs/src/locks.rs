@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::descriptors::Share;
+use crate::leases::AT_ONCE;
 use crate::node::ProcFd;
 use crate::sharded::Sharded;
 use crate::sys::{self, RecordLock};
@@ -138,10 +139,10 @@ impl RecordLocks {
         if !self.room.take() {
             return Err(Errno::NOLCK);
         }
-        let opened = self
-            .proc
-            .reopen(opened, OFlags::RDWR)
-            .or_else(|_| self.proc.reopen(opened, OFlags::RDONLY))
+        // Opened for writing, it waits for leases for reading, which the caller's own open may have left alone.
+        let open = |access| self.proc.reopen(opened, access | AT_ONCE);
+        let opened = open(OFlags::RDWR)
+            .or_else(|_| open(OFlags::RDONLY))
             .map(Arc::new);
         let fd = match opened {
             Ok(fd) => fd,

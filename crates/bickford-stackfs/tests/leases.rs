@@ -10,23 +10,29 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
-use bickford_stackfs::IoMode;
-use support::{Mount, each_preset};
+use bickford_stackfs::{IoMode, Preset};
+use rustix::fs::FlockOperation;
+use support::{Mount, can_mount, each_preset};
 
 /// More than there are threads that serve.
 const LEASED: usize = 64;
 
-/// Takes leases for writing (`F_SETLEASE`) on its arguments and keeps them while its input is open.
+/// Takes leases (`F_SETLEASE`) of its first argument on the others and keeps them while its input is open.
 const HOLD: &str = r#"
     $SIG{IO} = "IGNORE";
+    $kind = shift;
     for $path (@ARGV) {
-        open($files{$path}, "+<", $path) or die "$path: $!";
-        fcntl($files{$path}, 1024, 1) or die "lease of $path: $!";
+        open($files{$path}, $kind ? "+<" : "<", $path) or die "$path: $!";
+        fcntl($files{$path}, 1024, $kind + 0) or die "lease of $path: $!";
     }
     $| = 1;
     print "held\n";
     <STDIN>;
 "#;
+
+/// `F_RDLCK` and `F_WRLCK`.
+const FOR_READING: &str = "0";
+const FOR_WRITING: &str = "1";
 
 fn perl(script: &str, paths: &[PathBuf]) -> Command {
     let mut command = Command::new("perl");
@@ -82,8 +88,12 @@ fn leases_hold_up_those_alone_who_open_the_files() {
             fs::write(mount.below(name), name).unwrap();
         }
         fs::write(mount.below("free"), "free").unwrap();
-        let below: Vec<_> = names.iter().map(|name| mount.below(name)).collect();
-        let mut holder = Running::new(perl(HOLD, &below));
+        let below = names.iter().map(|name| mount.below(name));
+        let leases: Vec<_> = [PathBuf::from(FOR_WRITING)]
+            .into_iter()
+            .chain(below)
+            .collect();
+        let mut holder = Running::new(perl(HOLD, &leases));
         assert_eq!(holder.output(), "held\n");
         // One is truncated, the others are read.
         let truncated = Running::new(perl(
@@ -119,4 +129,27 @@ fn leases_hold_up_those_alone_who_open_the_files() {
         within(soon, "the file is truncated", || size() == 0);
         drop(truncated);
     });
+}
+
+#[test]
+fn a_lock_for_reading_does_not_wait_for_leases_for_reading() {
+    if !can_mount() {
+        return;
+    }
+    // Served by one thread, and with the locks kept below.
+    let mount = Mount::new(Preset::Base);
+    fs::write(mount.below("file"), "text").unwrap();
+    let arguments = [PathBuf::from(FOR_READING), mount.below("file")];
+    let mut holder = Running::new(perl(HOLD, &arguments));
+    assert_eq!(holder.output(), "held\n");
+    let file = fs::File::open(mount.path("file")).unwrap();
+    let begin = Instant::now();
+    rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared).unwrap();
+    // Far less than what the kernel gives the holder, which is 45 s.
+    assert!(begin.elapsed() < Duration::from_secs(15));
+    drop(holder);
+    let mut options = fs::OpenOptions::new();
+    let below = options.write(true).open(mount.below("file")).unwrap();
+    let taken = rustix::fs::fcntl_lock(&below, FlockOperation::NonBlockingLockExclusive);
+    assert!(taken.is_err(), "the lock is there below");
 }
