@@ -1,6 +1,7 @@
 //! Names: lookup, what makes and removes them.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bickford::ops::{
     Created, Entry, Link, Lookup, Mkdir, Mknod, Rename, Rmdir, Symlink, Tmpfile, Unlink,
@@ -23,6 +24,12 @@ pub(crate) fn caller(cx: &Context<'_>) -> Caller {
     Caller {
         uid: cx.uid(),
         gid: cx.gid(),
+    }
+}
+
+fn unmake(dir: BorrowedFd<'_>, name: &CStr, kind: AtFlags) {
+    if let Err(error) = rustix::fs::unlinkat(dir, name, kind) {
+        tracing::warn!("StackFS: {name:?} stays below, though it could not be made: {error}");
     }
 }
 
@@ -64,6 +71,19 @@ impl Inner {
         }
     }
 
+    /// What was just made. Where there is no descriptor for it, it goes again: the kernel takes it for not made.
+    fn made(&self, dir: BorrowedFd<'_>, name: &CStr, kind: AtFlags) -> Result<Entry, Errno> {
+        match self.nodes.lookup_at(dir, name) {
+            Ok(found) => Ok(self.entry(&found)),
+            Err(error) => {
+                if error == Errno::NFILE {
+                    unmake(dir, name, kind);
+                }
+                Err(error)
+            }
+        }
+    }
+
     pub(crate) fn do_mknod(&self, cx: &Context<'_>, op: &Mknod<'_>) -> Result<Entry, Errno> {
         let dir = self.nodes.directory(op.parent.0)?;
         let name = checked(op.name)?;
@@ -75,7 +95,7 @@ impl Inner {
             let _acting = self.identity.own_as(caller(cx), op.mode)?;
             rustix::fs::mknodat(&dir, name, kind, mode, rustix::fs::makedev(major, minor))?;
         }
-        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+        self.made(dir.as_fd(), name, AtFlags::empty())
     }
 
     pub(crate) fn do_mkdir(&self, cx: &Context<'_>, op: &Mkdir<'_>) -> Result<Entry, Errno> {
@@ -86,7 +106,7 @@ impl Inner {
             let _acting = self.identity.own_as(caller(cx), op.mode)?;
             rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(op.mode & 0o7777))?;
         }
-        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+        self.made(dir.as_fd(), name, AtFlags::REMOVEDIR)
     }
 
     pub(crate) fn do_symlink(&self, cx: &Context<'_>, op: &Symlink<'_>) -> Result<Entry, Errno> {
@@ -96,7 +116,7 @@ impl Inner {
             let _acting = self.identity.own_as(caller(cx), 0)?;
             rustix::fs::symlinkat(op.target, &dir, name)?;
         }
-        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+        self.made(dir.as_fd(), name, AtFlags::empty())
     }
 
     pub(crate) fn do_link(&self, op: &Link<'_>) -> Result<Entry, Errno> {
@@ -115,7 +135,7 @@ impl Inner {
             }
             linked => linked?,
         }
-        Ok(self.entry(&self.nodes.lookup_at(dir.as_fd(), name)?))
+        self.made(dir.as_fd(), name, AtFlags::empty())
     }
 
     pub(crate) fn do_unlink(&self, cx: &Context<'_>, op: &Unlink<'_>) -> Result<(), Errno> {
@@ -128,7 +148,7 @@ impl Inner {
         self.remove(op.parent.0, op.name, AtFlags::REMOVEDIR)
     }
 
-    fn remove(&self, parent: u64, name: &std::ffi::CStr, flags: AtFlags) -> Result<(), Errno> {
+    fn remove(&self, parent: u64, name: &CStr, flags: AtFlags) -> Result<(), Errno> {
         let dir = self.nodes.directory(parent)?;
         let name = checked(name)?;
         let doomed = self.nodes.doom(dir.as_fd(), name);
@@ -184,7 +204,8 @@ impl Inner {
                 opened => opened.map_err(as_seen_by_callers),
             }?
         };
-        self.created(fd, flags, op.flags, register)
+        let created = self.created(fd, flags, op.flags, register);
+        created.inspect_err(|_| unmake(dir.as_fd(), name, AtFlags::empty()))
     }
 
     pub(crate) fn do_tmpfile(

@@ -5,10 +5,11 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bickford_stackfs::{IoMode, Preset};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use support::{Mount, can_mount, descriptors};
 
@@ -141,4 +142,52 @@ fn whatever_is_open_takes_no_more_than_there_is_together() {
             std::thread::yield_now();
         }
     }
+}
+
+/// Makes one after the other until there are no descriptors, and answers the one that was refused.
+fn until_refused<T>(mount: &Mount, make: impl Fn(&Path) -> std::io::Result<T>) -> String {
+    let mut made = Vec::new();
+    let mut refused = (0..2 * OPEN).map(|number| number.to_string());
+    let refused = refused.find(|name| match make(&mount.path(name)) {
+        Ok(one) => {
+            made.push(one);
+            false
+        }
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::ENFILE), "{error}");
+            true
+        }
+    });
+    refused.unwrap()
+}
+
+#[test]
+fn what_is_refused_for_want_of_descriptors_is_not_there() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    let file = |path: &Path| File::create_new(path);
+    let directory = |path: &Path| {
+        fs::create_dir(path)?;
+        Ok(rustix::fs::open(path, OFlags::PATH, Mode::empty())?)
+    };
+    let link = |path: &Path| {
+        std::os::unix::fs::symlink("target", path)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    };
+    let is_absent = |mount: &Mount, name: String| {
+        let below = fs::symlink_metadata(mount.below(&name));
+        assert_eq!(below.unwrap_err().kind(), ErrorKind::NotFound, "{name}");
+    };
+    for handles in [true, false] {
+        let mount = mounted(Preset::Fast, IoMode::Direct, handles, OPEN);
+        is_absent(&mount, until_refused(&mount, file));
+    }
+    // Each takes a descriptor while it is known.
+    let mount = mounted(Preset::Fast, IoMode::Direct, false, OPEN);
+    is_absent(&mount, until_refused(&mount, directory));
+    let mount = mounted(Preset::Fast, IoMode::Direct, false, OPEN);
+    is_absent(&mount, until_refused(&mount, link));
 }
