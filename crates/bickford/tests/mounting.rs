@@ -3,8 +3,11 @@
 //! Needs /dev/fuse and CAP_SYS_ADMIN; without them each test says so and ends.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
+use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bickford::mount::{
@@ -215,6 +218,46 @@ fn a_later_mount_at_the_same_place_is_left_alone() {
         assert!(later.guard.is_mounted());
         later.unmount(Unmount::Normal).unwrap();
     }
+}
+
+#[test]
+fn force_aborts_no_connection_that_has_the_number_of_a_disk() {
+    let (Some(other), Some(place)) = (Place::new(), Place::new()) else {
+        return;
+    };
+    let other = mount(&other.path(), &MountOptions::new()).unwrap();
+    let disk = format!("/dev/loop{}", other.connection().unwrap());
+    let image = tempfile::NamedTempFile::new().unwrap();
+    image.as_file().set_len(1 << 20).unwrap();
+    let attached = Command::new("losetup")
+        .arg(&disk)
+        .arg(image.path())
+        .status();
+    if !attached.is_ok_and(|status| status.success()) {
+        eprintln!("left out: {disk} cannot be made");
+        return;
+    }
+    let device = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .unwrap();
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0",
+        device.as_raw_fd()
+    );
+    let data = CString::new(data).unwrap();
+    let none = rustix::mount::MountFlags::empty();
+    let mounted = rustix::mount::mount(&disk, place.path(), "fuseblk", none, data.as_c_str());
+    let unmounted = unmount(&place.path(), Unmount::Force);
+    drop(device);
+    let detached = Command::new("losetup").args(["-d", &disk]).status();
+    mounted.unwrap();
+    unmounted.unwrap();
+    assert!(detached.unwrap().success());
+    let mut buffer = vec![0_u8; 65536];
+    let init = rustix::io::read(&other.device, &mut buffer);
+    assert!(init.is_ok(), "another mount was aborted: {init:?}");
 }
 
 #[test]

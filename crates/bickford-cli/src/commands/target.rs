@@ -58,7 +58,7 @@ impl Target {
         match entry {
             Some(entry) if entry.is_fuse() => Ok(Self {
                 mountpoint: resolved,
-                connection: connection_of(entry.major, entry.minor),
+                connection: entry.connection(),
                 user: entry.owner().unwrap_or(0),
                 fs_type: entry.fs_type,
             }),
@@ -78,7 +78,7 @@ impl Target {
     pub(crate) fn is_mounted(&self) -> bool {
         MountEntry::all().map_or(true, |mounts| {
             let mut here = mounts.iter().filter(|m| m.mountpoint == self.mountpoint);
-            here.any(|m| m.is_fuse() && connection_of(m.major, m.minor) == self.connection)
+            here.any(|m| m.is_fuse() && m.connection() == self.connection)
         })
     }
 
@@ -137,7 +137,7 @@ fn told(connection: u32, name: &str) -> Option<u64> {
 
 /// Whether requests wait in a mount; not where that is not known.
 fn waits(entry: &MountEntry) -> bool {
-    told(connection_of(entry.major, entry.minor), "waiting").is_some_and(|count| count > 0)
+    told(entry.connection(), "waiting").is_some_and(|count| count > 0)
 }
 
 fn why(error: &io::Error) -> String {
@@ -151,22 +151,5 @@ fn why(error: &io::Error) -> String {
             clients; try again"
             .to_owned(),
         _ => error.to_string(),
-    }
-}
-
-/// The number of a connection is the kernel's `dev_t`: with `fuseblk` that of a disk.
-fn connection_of(major: u32, minor: u32) -> u32 {
-    (major << 20) | minor
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_is_known_by_its_whole_device_number() {
-        assert_eq!(connection_of(0, 53), 53);
-        // /dev/loop3, as fuseblk shows it.
-        assert_eq!(connection_of(7, 3), 7_340_035);
     }
 }

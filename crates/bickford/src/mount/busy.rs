@@ -95,7 +95,10 @@ fn found(uses: impl Fn(&Path) -> Vec<Use>) -> Vec<Holder> {
 
 /// How many requests of the connection wait for an answer, where fusectl tells.
 pub(super) fn requests(entry: &MountEntry) -> u64 {
-    waiting_of(&PathBuf::from(format!("{CONNECTIONS}/{}", entry.minor)))
+    waiting_of(&PathBuf::from(format!(
+        "{CONNECTIONS}/{}",
+        entry.connection()
+    )))
 }
 
 fn waiting_of(connection: &Path) -> u64 {
@@ -109,7 +112,7 @@ fn waiting_of(connection: &Path) -> u64 {
 /// only where no other has requests that wait.
 pub(super) fn waiting(entry: &MountEntry) -> Vec<Holder> {
     let connections = fs::read_dir(CONNECTIONS).into_iter().flatten().flatten();
-    let others = connections.filter(|other| other.file_name() != *entry.minor.to_string());
+    let others = connections.filter(|other| other.file_name() != *entry.connection().to_string());
     if others
         .map(|other| waiting_of(&other.path()))
         .any(|waits| waits > 0)

@@ -238,10 +238,9 @@ impl MountGuard {
         Ok(())
     }
 
-    /// The number of the connection: the minor device number of the mount, and its directory in
-    /// /sys/fs/fuse/connections. `None` for passed descriptors.
+    /// The number of the connection, its directory in /sys/fs/fuse/connections. `None` for passed descriptors.
     pub fn connection(&self) -> Option<u32> {
-        self.own.as_ref().map(|own| own.entry.minor)
+        self.own.as_ref().map(|own| own.entry.connection())
     }
 
     /// What tells this mount from every other, also from a later one at the same place; before Linux 6.8

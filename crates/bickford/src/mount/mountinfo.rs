@@ -18,7 +18,7 @@ pub struct MountEntry {
     pub parent: u64,
     /// Major number of the device; 0 for file systems without one.
     pub major: u32,
-    /// Minor number of the device; for FUSE the number of the connection.
+    /// Minor number of the device.
     pub minor: u32,
     /// What of the file system is mounted, as a path in it: `/` for all.
     pub root: PathBuf,
@@ -42,6 +42,12 @@ impl MountEntry {
             || kind == "fuseblk"
             || kind.starts_with("fuse.")
             || kind.starts_with("fuseblk.")
+    }
+
+    /// The number of the connection of a FUSE mount, its directory in /sys/fs/fuse/connections: the kernel's
+    /// `dev_t`. With `fuseblk` that is the number of a disk.
+    pub fn connection(&self) -> u32 {
+        (self.major << 20) | self.minor
     }
 
     /// The user who mounted it, where it is a FUSE mount.
@@ -179,6 +185,17 @@ mod tests {
             ..entry
         };
         assert_eq!(none.owner(), None);
+    }
+
+    #[test]
+    fn a_connection_is_known_by_its_whole_device_number() {
+        let of = |device: &str| {
+            let line = format!("36 35 {device} / /m rw - fuseblk x rw");
+            parse_line(line.as_bytes()).unwrap().connection()
+        };
+        assert_eq!(of("0:53"), 53);
+        // /dev/loop3.
+        assert_eq!(of("7:3"), 7_340_035);
     }
 
     #[test]

@@ -230,7 +230,7 @@ pub(super) fn unmount_entry(own: &Own, mode: Unmount) -> Result<(), UnmountError
         });
     }
     let aborted = if mode == Unmount::Force {
-        abort(entry.minor)
+        abort(entry.connection())
     } else {
         Ok(())
     };
@@ -245,7 +245,7 @@ pub(super) fn unmount_entry(own: &Own, mode: Unmount) -> Result<(), UnmountError
         Err(Errno::PERM) => {
             aborted.map_err(|source| UnmountError::Abort {
                 mountpoint: mountpoint(),
-                connection: entry.minor,
+                connection: entry.connection(),
                 source,
             })?;
             unmount_by_helper(entry, mode != Unmount::Normal, &all)
