@@ -296,3 +296,51 @@ fn a_covered_mount_is_not_unmounted_in_place_of_the_one_on_top() {
     rustix::mount::unmount(place.path(), rustix::mount::UnmountFlags::empty()).unwrap();
     mounted.unmount(Unmount::Normal).unwrap();
 }
+
+#[test]
+fn of_mounts_that_were_moved_the_one_on_top_is_unmounted() {
+    let (Some(place), Some(first)) = (Place::new(), Place::new()) else {
+        return;
+    };
+    // What is older is listed first, wherever it is.
+    let top = mount(&first.path(), &MountOptions::new().fsname("top")).unwrap();
+    let below = mount(&place.path(), &MountOptions::new().fsname("below")).unwrap();
+    let moved = rustix::mount::mount_move(first.path(), place.path());
+    if moved.is_err() {
+        eprintln!("left out: nothing can be moved where mounts are shared: {moved:?}");
+        return;
+    }
+    assert_eq!(place.listed().unwrap().source, "top");
+    unmount(&place.path(), Unmount::Force).unwrap();
+    assert_eq!(place.listed().unwrap().source, "below");
+    let mut buffer = vec![0_u8; 65536];
+    assert!(
+        rustix::io::read(&below.device, &mut buffer).is_ok(),
+        "it was aborted"
+    );
+    assert!(rustix::io::read(&top.device, &mut buffer).is_err());
+    below.unmount(Unmount::Normal).unwrap();
+}
+
+#[test]
+fn what_is_hidden_by_a_mount_above_is_covered() {
+    let Some(place) = Place::new() else { return };
+    let inner = place.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let mounted = mount(&inner, &MountOptions::new()).unwrap();
+    let none = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("cover", place.path(), "tmpfs", none, None).unwrap();
+    std::fs::create_dir(&inner).unwrap();
+    let hidden = mounted.unmount(Unmount::Normal);
+    let (is_mounted, nothing) = (mounted.guard.is_mounted(), unmount(&inner, Unmount::Normal));
+    rustix::mount::unmount(place.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    let error = hidden.unwrap_err();
+    assert!(
+        matches!(&error, UnmountError::Covered { by, .. } if *by == place.path()),
+        "{error}"
+    );
+    assert!(is_mounted);
+    let error = nothing.unwrap_err();
+    assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
+    mounted.unmount(Unmount::Normal).unwrap();
+}

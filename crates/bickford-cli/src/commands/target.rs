@@ -37,8 +37,7 @@ impl Target {
         let mounts = MountEntry::all()
             .map_err(|error| Failure::new(format!("read /proc/self/mountinfo: {error}")))?;
         let place = |path: &Path| {
-            let at = mounts.iter().rfind(|entry| entry.mountpoint == path);
-            at.map_or(Place::Plain, |entry| match entry {
+            MountEntry::top_of(&mounts, path).map_or(Place::Plain, |entry| match entry {
                 entry if entry.is_fuse() && waits(entry) => Place::Waiting,
                 _ => Place::Mount,
             })
@@ -51,11 +50,7 @@ impl Target {
                     mountpoint.display()
                 ))
             })?;
-        let entry = mounts
-            .iter()
-            .rfind(|entry| entry.mountpoint == resolved)
-            .cloned();
-        match entry {
+        match MountEntry::top_of(&mounts, &resolved).cloned() {
             Some(entry) if entry.is_fuse() => Ok(Self {
                 mountpoint: resolved,
                 connection: entry.connection(),

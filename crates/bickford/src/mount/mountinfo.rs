@@ -1,5 +1,6 @@
 //! /proc/self/mountinfo: what is mounted where, read without touching the file systems themselves.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -77,7 +78,8 @@ impl MountEntry {
         key(self) == key(other) && self.mountpoint == other.mountpoint
     }
 
-    /// Every mount of this mount namespace that the process can see, oldest first.
+    /// Every mount of this mount namespace that the process can see. One that was moved to a mount point may come
+    /// before what it covers there.
     pub fn all() -> io::Result<Vec<Self>> {
         let bytes = fs::read("/proc/self/mountinfo")?;
         Ok(bytes
@@ -86,12 +88,38 @@ impl MountEntry {
             .collect())
     }
 
-    /// The topmost mount at exactly `mountpoint` (an absolute path without symbolic links).
+    /// The topmost mount at exactly `mountpoint` (an absolute path without symbolic links), which is what the
+    /// path leads to; none where something that is mounted above hides it.
     pub fn at(mountpoint: &Path) -> io::Result<Option<Self>> {
-        let top = Self::all()?
-            .into_iter()
-            .rfind(|entry| entry.mountpoint == mountpoint);
-        Ok(top)
+        Ok(Self::top_of(&Self::all()?, mountpoint).cloned())
+    }
+
+    /// The same in a list of all mounts.
+    pub fn top_of<'a>(all: &'a [Self], mountpoint: &Path) -> Option<&'a Self> {
+        Self::containing(all, mountpoint).filter(|entry| entry.mountpoint == mountpoint)
+    }
+
+    /// The mount in which a path (absolute, without symbolic links) ends, found as the kernel does: from the root
+    /// down, at each step by what is mounted on the mount where the path has come to.
+    pub fn containing<'a>(all: &'a [Self], path: &Path) -> Option<&'a Self> {
+        let root = Path::new("/");
+        let ids = all.iter().map(|entry| entry.id).collect::<HashSet<_>>();
+        let mut found: Option<&Self> = None;
+        for _ in all {
+            let on = |entry: &&Self| match found {
+                // In a root that is no mount point several have a parent that cannot be seen.
+                None => entry.parent == entry.id || !ids.contains(&entry.parent),
+                // Paths begin at the root of the process, and not at what was mounted over that.
+                Some(mount) => entry.parent == mount.id && entry.mountpoint != root,
+            };
+            let leads = |entry: &&Self| path.starts_with(&entry.mountpoint);
+            let next = all.iter().filter(on).filter(leads);
+            let Some(next) = next.min_by_key(|entry| entry.mountpoint.as_os_str().len()) else {
+                break;
+            };
+            found = Some(next);
+        }
+        found
     }
 }
 
@@ -208,6 +236,40 @@ mod tests {
         assert_eq!(flags("rw,relatime"), sync);
         assert_eq!(flags("rw,noatime"), sync | GenericFlags::NO_ATIME);
         assert_eq!(flags("rw"), sync | GenericFlags::STRICT_ATIME);
+    }
+
+    #[test]
+    fn the_top_is_found_by_what_is_mounted_on_what() {
+        let all = [
+            "20 1 0:20 / / rw - ext4 root rw",
+            // Moved over 31 though it is older.
+            "30 31 0:30 / /m rw - fuse moved rw",
+            "31 20 0:31 / /m rw - fuse below rw",
+            "32 20 0:32 / /p/m rw - fuse hidden rw",
+            "33 20 0:33 / /p rw - tmpfs cover rw",
+            "34 33 0:34 / /p/n rw - fuse seen rw",
+            "35 20 0:35 / / rw - tmpfs over-root rw",
+            "36 35 0:36 / /q rw - fuse unreachable rw",
+        ];
+        let all = all.map(|line| parse_line(line.as_bytes()).unwrap());
+        let top = |path| MountEntry::top_of(&all, Path::new(path)).map(|entry| entry.id);
+        assert_eq!(top("/"), Some(20));
+        assert_eq!(top("/m"), Some(30));
+        assert_eq!(top("/m/x"), None);
+        assert_eq!(top("/p/m"), None);
+        assert_eq!(top("/p/n"), Some(34));
+        assert_eq!(top("/q"), None);
+        let of = |path| MountEntry::containing(&all, Path::new(path)).map(|entry| entry.id);
+        assert_eq!(
+            (of("/p/m"), of("/m/x"), of("/z")),
+            (Some(33), Some(30), Some(20))
+        );
+        // In a root that is no mount point the first mounts have a parent that is not listed.
+        assert_eq!(
+            MountEntry::top_of(&all[2..4], Path::new("/p/m")).map(|it| it.id),
+            Some(32)
+        );
+        assert_eq!(MountEntry::containing(&[], Path::new("/")), None);
     }
 
     #[test]

@@ -58,11 +58,13 @@ pub enum UnmountError {
         /// Its type.
         fs_type: String,
     },
-    /// Something else is mounted on top.
-    #[error("unmount {0}: covered by another mount of type {fs_type}; unmount that first: umount {0}", .mountpoint.display())]
+    /// Something else is mounted on top, or above it.
+    #[error("unmount {}: covered by another mount of type {fs_type}; unmount that first: umount {}", .mountpoint.display(), .by.display())]
     Covered {
         /// The mount point.
         mountpoint: PathBuf,
+        /// Where the other one is mounted: there, or above.
+        by: PathBuf,
         /// The type of the mount on top.
         fs_type: String,
     },
@@ -195,14 +197,9 @@ impl Own {
     /// Whether it is among these, and if it is on top of its place, is not a later one that looks the same.
     pub(super) fn is_among(&self, all: &[MountEntry]) -> bool {
         let listed = all.iter().any(|listed| listed.is_same_mount(&self.entry));
-        let top = self.top(all);
+        let top = MountEntry::top_of(all, &self.entry.mountpoint);
         let on_top = top.is_some_and(|top| top.is_same_mount(&self.entry));
         listed && (!on_top || identity_at(&self.entry.mountpoint) == self.identity)
-    }
-
-    fn top<'a>(&self, all: &'a [MountEntry]) -> Option<&'a MountEntry> {
-        all.iter()
-            .rfind(|listed| listed.mountpoint == self.entry.mountpoint)
     }
 }
 
@@ -223,9 +220,11 @@ pub(super) fn unmount_entry(own: &Own, mode: Unmount) -> Result<(), UnmountError
     if !own.is_among(&all) {
         return Ok(());
     }
-    if let Some(top) = own.top(&all).filter(|top| !top.is_same_mount(entry)) {
+    let top = MountEntry::containing(&all, &entry.mountpoint);
+    if let Some(top) = top.filter(|top| !top.is_same_mount(entry)) {
         return Err(UnmountError::Covered {
             mountpoint: mountpoint(),
+            by: top.mountpoint.clone(),
             fs_type: top.fs_type.clone(),
         });
     }
