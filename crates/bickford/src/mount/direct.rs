@@ -16,6 +16,7 @@ use super::MountError;
 use super::option_text::FSNAME_MAX;
 use super::options::{GenericFlags, MountOptions};
 use super::point::MountPoint;
+use crate::sys::mount::{MountIds, mount_ids};
 
 /// The device every FUSE connection starts from.
 pub(super) const DEVICE: &str = "/dev/fuse";
@@ -34,14 +35,21 @@ impl From<MountError> for DirectError {
     }
 }
 
-pub(super) fn mount(point: &MountPoint, options: &MountOptions) -> Result<OwnedFd, DirectError> {
+/// The device, and what tells the mount from others where the kernel says so at once.
+pub(super) fn mount(
+    point: &MountPoint,
+    options: &MountOptions,
+) -> Result<(OwnedFd, Option<MountIds>), DirectError> {
     let device = open_device()?;
     let mounted = match fits_fsconfig(options) {
-        true => mount_by_fsopen(point, options, device.as_fd()),
+        true => mount_by_fsopen(point, options, device.as_fd()).map(Some),
         false => Err(Step::new("fsopen")(Errno::NOSYS)),
     };
     match mounted {
-        Ok(()) => Ok(device),
+        Ok(mount) => {
+            let ids = mount.and_then(|mount| mount_ids(&mount));
+            Ok((device, ids))
+        }
         // A kernel before 5.2, a container whose system call filter does not know the calls, or values
         // that are too long for them.
         Err(Step {
@@ -49,7 +57,7 @@ pub(super) fn mount(point: &MountPoint, options: &MountOptions) -> Result<OwnedF
             errno: Errno::NOSYS | Errno::PERM,
             ..
         }) => match mount_by_mount(point, options, device.as_fd()) {
-            Ok(()) => Ok(device),
+            Ok(()) => Ok((device, None)),
             Err(Step {
                 errno: Errno::PERM, ..
             }) => Err(DirectError::NotPermitted("CAP_SYS_ADMIN is missing")),
@@ -108,7 +116,7 @@ fn mount_by_fsopen(
     point: &MountPoint,
     options: &MountOptions,
     device: BorrowedFd<'_>,
-) -> Result<(), Step> {
+) -> Result<OwnedFd, Step> {
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(Step::new("fsopen"))?;
     let configured = configure(context.as_fd(), point.kind, options, device)
         .and_then(|()| fsconfig_create(&context))
@@ -127,7 +135,8 @@ fn mount_by_fsopen(
         });
     let mount = configured?;
     let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&mount, c"", &point.fd, c"", whole).map_err(Step::new("move_mount"))
+    move_mount(&mount, c"", &point.fd, c"", whole).map_err(Step::new("move_mount"))?;
+    Ok(mount)
 }
 
 /// A connection without a mount: the kernel sends INIT when the file system is created. It ends when

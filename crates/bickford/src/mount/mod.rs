@@ -41,7 +41,7 @@ pub use self::unmount::{Unmount, UnmountError, abort, unmount, unmount_only};
 use self::direct::DirectError;
 use self::point::MountPoint;
 use self::unmount::Own;
-use crate::sys::mount as sys;
+use crate::sys::mount::{self as sys, MountIds};
 
 /// Why there is no mount.
 #[derive(Debug, Error)]
@@ -308,23 +308,23 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
     if !rustix::process::geteuid().is_root() {
         check_others(&point.path, options)?;
     }
-    let (device, via) = match direct::mount(&point, options) {
-        Ok(device) => (device, Via::Direct),
+    let (device, ids, via) = match direct::mount(&point, options) {
+        Ok((device, ids)) => (device, ids, Via::Direct),
         Err(DirectError::Failed(error)) => return Err(error),
         Err(DirectError::NotPermitted(why)) => {
-            (fusermount::mount(&point, options, why)?, Via::Fusermount)
+            let device = fusermount::mount(&point, options, why)?;
+            (device, None, Via::Fusermount)
         }
     };
     let helper = |source| MountError::Helper {
         mountpoint: point.path.clone(),
         source,
     };
-    let entry = listed(&point.path).map_err(|error| {
+    let own = listed(&point.path, ids, &device).map_err(|error| {
         // Nobody will serve it.
         take_away(&point.path, via);
         helper(error)
     })?;
-    let own = Own::listed_as(entry);
     let watch = options.auto_unmount.then(|| watch(&own)).transpose();
     let watch = watch.map_err(|error| {
         // Without its watcher the mount would break the promise of the option.
@@ -340,10 +340,23 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
     })
 }
 
-fn listed(mountpoint: &Path) -> io::Result<MountEntry> {
-    let entry = MountEntry::at(mountpoint)
+/// The mount that was just made. Another may have come to the same place at the same time.
+fn listed(mountpoint: &Path, ids: Option<MountIds>, device: &OwnedFd) -> io::Result<Own> {
+    let all = MountEntry::all()
         .map_err(|error| io::Error::new(error.kind(), format!("/proc/self/mountinfo: {error}")))?;
-    entry.ok_or_else(|| io::Error::other("the new mount is not listed in /proc/self/mountinfo"))
+    let connection = crate::transport::abort::connection(device);
+    let mut here = all.iter().filter(|entry| entry.mountpoint == mountpoint);
+    let entry = match (&ids, connection) {
+        (Some(ids), _) => here.find(|entry| entry.id == ids.listed),
+        (None, Some(number)) => here.find(|entry| u64::from(entry.connection()) == number),
+        (None, None) => MountEntry::top_of(&all, mountpoint),
+    };
+    let entry = entry
+        .ok_or_else(|| io::Error::other("the new mount is not listed in /proc/self/mountinfo"))?;
+    Ok(match ids {
+        Some(ids) => Own::known_as(entry.clone(), ids),
+        None => Own::listed_as(entry.clone()),
+    })
 }
 
 /// Takes away what has just been mounted here and cannot be told from other mounts.
@@ -452,6 +465,38 @@ mod tests {
         assert_eq!(passed_descriptor(Path::new("/dev/fd/7/x")), None);
         assert_eq!(passed_descriptor(Path::new("/dev/fd/-1")), None);
         assert_eq!(passed_descriptor(Path::new("/dev/fd/99999999999")), None);
+    }
+
+    /// Another mount, of whoever mounts at the same time, comes to the place before this one is looked for.
+    #[test]
+    fn a_mount_that_is_covered_at_once_is_still_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let options = MountOptions::new();
+        let point = MountPoint::resolve(&path, options.root).unwrap();
+        let Ok((device, ids)) = direct::mount(&point, &options) else {
+            eprintln!("left out: no direct FUSE mounts here");
+            return;
+        };
+        let none = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("cover", &path, "tmpfs", none, None).unwrap();
+        let known = listed(&path, ids, &device);
+        let by_number = listed(&path, None, &device);
+        let cover = rustix::mount::unmount(&path, UnmountFlags::DETACH);
+        let known = known.unwrap();
+        let gone = unmount::unmount_entry(&known, Unmount::Lazy);
+        cover.unwrap();
+        gone.unwrap();
+        assert!(known.entry.is_fuse(), "{known:?}");
+        assert_eq!(known.identity.is_some(), ids.is_some());
+        if crate::transport::abort::connection(&device).is_some() {
+            assert_eq!(by_number.unwrap().entry, known.entry);
+        }
+        assert_eq!(
+            MountEntry::at(&path).unwrap(),
+            None,
+            "another was taken for it"
+        );
     }
 
     #[test]

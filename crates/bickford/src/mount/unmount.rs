@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::busy::{self, Holder};
 use super::fusermount;
 use super::mountinfo::MountEntry;
-use crate::sys::mount::mount_identity_at;
+use crate::sys::mount::{MountIds, mount_ids, open_mount};
 
 /// How long a busy mount that nobody seems to use is tried, and how long between.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
@@ -183,14 +183,21 @@ pub(super) fn resolve(mountpoint: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) entry: MountEntry,
-    /// `None` where the mount point cannot be opened.
+    /// `None` where the mount point cannot be opened, or another mount covers it.
     pub(super) identity: Option<u64>,
 }
 
 impl Own {
-    /// The mount that is on top at the entry's place now.
+    /// A mount that is listed.
     pub(super) fn listed_as(entry: MountEntry) -> Self {
-        let identity = identity_at(&entry.mountpoint);
+        let ids = ids_at(&entry.mountpoint).filter(|ids| ids.listed == entry.id);
+        let identity = ids.map(|ids| ids.identity);
+        Self { entry, identity }
+    }
+
+    /// A mount of which the kernel has told the ids.
+    pub(super) fn known_as(entry: MountEntry, ids: MountIds) -> Self {
+        let identity = Some(ids.identity);
         Self { entry, identity }
     }
 
@@ -199,13 +206,17 @@ impl Own {
         let listed = all.iter().any(|listed| listed.is_same_mount(&self.entry));
         let top = MountEntry::top_of(all, &self.entry.mountpoint);
         let on_top = top.is_some_and(|top| top.is_same_mount(&self.entry));
-        listed && (!on_top || identity_at(&self.entry.mountpoint) == self.identity)
+        let is_it = || {
+            let now = ids_at(&self.entry.mountpoint).map(|ids| ids.identity);
+            self.identity.is_none() || now == self.identity
+        };
+        listed && (!on_top || is_it())
     }
 }
 
-fn identity_at(mountpoint: &Path) -> Option<u64> {
+fn ids_at(mountpoint: &Path) -> Option<MountIds> {
     let path = CString::new(mountpoint.as_os_str().as_bytes()).ok()?;
-    mount_identity_at(&path)
+    mount_ids(&open_mount(&path)?)
 }
 
 /// Unmounts exactly this mount; nothing to do if it is gone.

@@ -149,11 +149,31 @@ fn execute_helper(helper: &CStr, mountpoint: &CStr) {
     }
 }
 
-/// What tells the topmost mount at `path` from every other, without a request to its file system: the
-/// unique id of statx(2), or before Linux 6.8 the id of mountinfo, which is used again for later mounts.
-pub(crate) fn mount_identity_at(path: &CStr) -> Option<u64> {
+/// What tells a mount from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MountIds {
+    /// From every other: the unique id of statx(2), or before Linux 6.8 that of mountinfo.
+    pub(crate) identity: u64,
+    /// The id of mountinfo, which is used again for later mounts.
+    pub(crate) listed: u64,
+}
+
+/// The topmost mount at `path`, without a request to its file system.
+pub(crate) fn open_mount(path: &CStr) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
+}
+
+/// The ids of the mount that a descriptor is on, without a request to its file system.
+pub(crate) fn mount_ids(on: &OwnedFd) -> Option<MountIds> {
+    let listed = reusable_id(on)?;
+    let identity = unique_id(on).unwrap_or(listed);
+    Some(MountIds { identity, listed })
+}
+
+/// The identity of the topmost mount at `path`.
+fn mount_identity_at(path: &CStr) -> Option<u64> {
+    let root = open_mount(path)?;
     unique_id(&root).or_else(|| reusable_id(&root))
 }
 
