@@ -128,6 +128,34 @@ fn unmounting_waits_for_the_daemon_to_end() {
 }
 
 #[test]
+fn unmounting_one_of_two_places_does_not_wait_for_the_daemon() {
+    let Some(place) = Place::new() else { return };
+    let mut running = place.mount_in_foreground(&[]);
+    let bound = place.dir().join("bound");
+    fs::create_dir(&bound).unwrap();
+    rustix::mount::mount_bind(place.mountpoint(), &bound).unwrap();
+    for (taken, left) in [
+        (&bound, Some(place.mountpoint())),
+        (&place.mountpoint(), None),
+    ] {
+        let begun = std::time::Instant::now();
+        let output = run(bickford().arg("unmount").arg(taken));
+        let message = stderr(&output);
+        assert!(output.status.success(), "{message}");
+        match left {
+            Some(left) => {
+                let shown = format!("mounted at {} still", left.display());
+                assert!(message.contains(&shown), "{message}");
+                assert!(begun.elapsed() < Duration::from_secs(10), "it waited");
+                running.assert_runs();
+            }
+            None => assert_eq!(message, ""),
+        }
+    }
+    assert!(running.output().status.success());
+}
+
+#[test]
 fn a_signal_leaves_the_mount_of_another_daemon_alone() {
     let Some(place) = Place::new() else { return };
     let log = place.dir().join("log");

@@ -77,6 +77,15 @@ impl Target {
         })
     }
 
+    /// A place where it is mounted now, this or another.
+    pub(crate) fn mounted_at(&self) -> Option<PathBuf> {
+        let all = MountEntry::all().unwrap_or_default();
+        let mut same = all
+            .into_iter()
+            .filter(|entry| entry.is_fuse() && entry.connection() == self.connection);
+        same.next().map(|entry| entry.mountpoint)
+    }
+
     /// Asks the daemon at its control socket, where one of ours serves the mount; or why there is no
     /// answer.
     pub(crate) fn ask<T>(&self, ask: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {

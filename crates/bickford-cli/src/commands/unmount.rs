@@ -14,7 +14,8 @@ use crate::cli::Failure;
 
 /// Unmount a FUSE mount, also one that hangs or whose server is gone.
 ///
-/// Without --lazy and --force it returns when the daemon of `bickford mount` has ended, too.
+/// Without --lazy and --force it returns when the daemon of `bickford mount` has ended, too, unless that has
+/// another place to serve, as after 'mount --bind'.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Detach it now; it is gone when its last user is
@@ -55,8 +56,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         _ => None,
     };
     bickford::mount::unmount_only(mountpoint, arguments.identity, mode)?;
-    if let Some(daemon) = daemon {
-        daemon.wait();
+    if let (Some(daemon), Some(target)) = (daemon, &target) {
+        match target.mounted_at() {
+            None => daemon.wait(),
+            Some(place) => daemon.goes_on(&place),
+        }
     }
     socket::remove_left(&sockets);
     Ok(ExitCode::SUCCESS)

@@ -6,8 +6,10 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bickford_eval::terminal::escaped;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -49,6 +51,16 @@ impl Daemon {
             self.pid,
             PATIENCE.as_secs()
         );
+    }
+
+    /// Says that it serves another place.
+    pub(super) fn goes_on(&self, place: &Path) {
+        let text = format!(
+            "unmounted; it is mounted at {} still, so that the daemon (process {}) goes on",
+            place.display(),
+            self.pid
+        );
+        let _ = writeln!(io::stderr(), "bickford: {}", escaped(&text));
     }
 
     fn has_ended_within(&self, patience: Duration) -> bool {
