@@ -5,6 +5,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a service manager that reads nothing is waited for: the mount has to be served, and to end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends `state` (lines of KEY=VALUE) to the socket named by NOTIFY_SOCKET; nothing to do without it.
 pub(crate) fn notify(state: &str) {
@@ -21,7 +25,9 @@ fn send(name: &[u8], state: &str) -> io::Result<()> {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(Path::new(std::ffi::OsStr::from_bytes(name)))?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }
 
@@ -47,5 +53,17 @@ mod tests {
             assert_eq!(&buffer[..len], b"READY=1");
         }
         assert!(send(b"/nonexistent/socket", "READY=1").is_err());
+    }
+
+    #[test]
+    fn a_socket_that_nobody_reads_is_given_up() {
+        let name = format!("bickford-test-full-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _unread = UnixDatagram::bind_addr(&address).unwrap();
+        let full = UnixDatagram::unbound().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.send_to_addr(b"READY=1", &address).is_ok() {}
+        let error = send(format!("@{name}").as_bytes(), "STOPPING=1").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }
