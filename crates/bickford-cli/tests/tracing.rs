@@ -485,3 +485,35 @@ fn a_client_that_never_rests_keeps_nothing_from_being_printed() {
     });
     trace.end();
 }
+
+/// Killed instead, it would leave tracing enabled.
+#[test]
+fn a_reader_that_reads_no_more_does_not_keep_it_from_ending() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let child = bickford()
+        .args(["trace", "--format", "json"])
+        .arg(place.mountpoint())
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let trace = Running::of(child);
+    let mut asked = 0;
+    let is_full = || {
+        for _ in 0..100 {
+            asked += 1;
+            let _ = fs::metadata(place.mountpoint().join(format!("none-{asked}")));
+        }
+        rustix::io::ioctl_fionread(&reader).unwrap() > 55_000
+    };
+    wait_until("the pipe is full", is_full);
+    kill_process(trace.pid(), Signal::TERM).unwrap();
+    let output = trace.output();
+    assert!(
+        stderr(&output).contains("nobody reads standard output"),
+        "{output:?}"
+    );
+    drop(reader);
+}

@@ -1,10 +1,11 @@
 //! `bickford trace`.
 
 mod filter;
+mod output;
 mod print;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, Write};
+use std::io::{self, LineWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use bickford::trace::kernel::{KernelRequest, SystemCalls, Tracepoints};
 use bickford::trace::{Event, Snapshot};
 
 use self::filter::Filter;
+use self::output::Output;
 use self::print::{Format, Open, Printer, Request};
 use super::printable;
 use super::target::Target;
@@ -125,7 +127,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ended: false,
         looked: Instant::now(),
     };
-    let traced = Printer::begin(arguments.format, io::stdout().lock()).and_then(|mut printer| {
+    let output = LineWriter::new(Output::new(&stop));
+    let traced = Printer::begin(arguments.format, output).and_then(|mut printer| {
         let duration = arguments.duration.map(Duration::from_secs);
         tracer.run(duration, &stop, &mut printer)?;
         printer.end()
