@@ -245,6 +245,40 @@ fn doctor_knows_the_way_of_a_user() {
 }
 
 #[test]
+fn doctor_tells_what_a_user_namespace_lacks() {
+    if !installed("unshare") || Place::new().is_none() {
+        return;
+    }
+    let doctor = |flags: &str| {
+        let program = env!("CARGO_BIN_EXE_bickford");
+        let output =
+            run(std::process::Command::new("unshare").args([flags, program, "doctor", "/"]));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let own = doctor("-Urm");
+    if own.is_empty() {
+        eprintln!("left out: no user namespaces here");
+        return;
+    }
+    let line = |text: &str, name: &str| {
+        let found = text.lines().find(|line| line.starts_with(name));
+        found.unwrap_or_default().to_owned()
+    };
+    assert!(line(&own, "mounting").contains("directly"), "{own}");
+    for name in ["pass-through", "file handles"] {
+        assert!(!line(&own, name).contains(" ok "), "{own}");
+    }
+    assert!(
+        !line(&own, "pipes for splice").contains("any size"),
+        "{own}"
+    );
+    assert!(own.contains("outside of this user namespace"), "{own}");
+    // A mount namespace of another user namespace.
+    let alien = doctor("-Ur");
+    assert!(line(&alien, "mounting").contains("NEEDED"), "{alien}");
+}
+
+#[test]
 fn root_sees_the_statistics_of_a_users_mount() {
     let Some(place) = place("root_sees_the_statistics_of_a_users_mount", "") else {
         return;

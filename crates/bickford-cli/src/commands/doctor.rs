@@ -6,8 +6,12 @@ mod limits;
 mod mounting;
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+use bickford_eval::terminal::escaped;
+use rustix::thread::CapabilitySet;
 
 use crate::cli::Failure;
 
@@ -101,16 +105,36 @@ fn render(finding: &Finding) -> String {
         text,
         advice,
     } = finding;
-    let mut lines = format!("{name:<22}{status:<9}{text}\n");
+    let mut lines = format!("{name:<22}{status:<9}{}\n", escaped(text));
     if let Some(advice) = advice {
-        lines.push_str(&format!("{:<31}-> {advice}\n", ""));
+        lines.push_str(&format!("{:<31}-> {}\n", "", escaped(advice)));
     }
     lines
 }
 
-/// Whether this process has a capability in effect.
-fn capable(capability: rustix::thread::CapabilitySet) -> bool {
+/// Whether this process has a capability in effect, be it in its user namespace only.
+fn capable_here(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// Whether it has it over the whole machine, as the kernel asks for where nothing else is said.
+fn capable(capability: CapabilitySet) -> bool {
+    capable_here(capability) && !in_user_namespace()
+}
+
+/// Whether this process is in another user namespace than the first.
+fn in_user_namespace() -> bool {
+    // PROC_USER_INIT_INO of include/linux/proc_ns.h.
+    const FIRST: u64 = 0xEFFF_FFFD;
+    std::fs::metadata("/proc/self/ns/user").is_ok_and(|namespace| namespace.ino() != FIRST)
+}
+
+/// What gives a capability to who lacks it.
+fn as_root() -> &'static str {
+    match in_user_namespace() {
+        true => "run as root, outside of this user namespace",
+        false => "run as root",
+    }
 }
 
 /// The content of a one-line file of /proc or /sys.
@@ -118,4 +142,17 @@ fn setting(path: &str) -> Option<String> {
     std::fs::read_to_string(path)
         .ok()
         .map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_directories_begin_no_lines_and_colour_nothing() {
+        let finding = Finding::works("lower file system", "/a\nb\u{1b}[31m").advise("mount /a\nb");
+        let lines = render(&finding);
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        assert!(!lines.contains('\u{1b}'), "{lines:?}");
+    }
 }

@@ -6,7 +6,7 @@ use bickford::mount::MountEntry;
 use bickford_stackfs::StackFs;
 use rustix::thread::CapabilitySet;
 
-use super::{Finding, Status, capable};
+use super::{Finding, Status, as_root, capable};
 use crate::cli::Failure;
 
 pub(super) fn look(directory: &Path) -> Result<Vec<Finding>, Failure> {
@@ -63,9 +63,10 @@ fn inodes(path: &Path) -> Result<Finding, Failure> {
             Status::Limited,
             format!("{text}: each one the kernel knows costs a descriptor"),
         )
-        .advise(
-            "run as root, over a file system whose file handles last, which FAT and FUSE have not",
-        )
+        .advise(format!(
+            "{}; over a file system whose file handles last, which FAT and FUSE have not",
+            as_root()
+        ))
     } else {
         Finding::works(NAME, text)
     })
@@ -81,6 +82,6 @@ fn watching() -> Finding {
         )
     } else {
         Finding::new("file handles", Status::Limited, "may not be opened, and the file system not watched: CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH are missing")
-            .advise("run as root")
+            .advise(as_root())
     }
 }

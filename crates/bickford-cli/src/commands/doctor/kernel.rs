@@ -4,7 +4,7 @@ use bickford::mount::{KernelOffer, probe_kernel};
 use bickford_abi::{InitFlags, KERNEL_VERSION, MINOR_VERSION};
 use rustix::thread::CapabilitySet;
 
-use super::{Finding, Status, capable, setting};
+use super::{Finding, Status, as_root, capable, setting};
 
 pub(super) fn look() -> Vec<Finding> {
     let release = rustix::system::uname();
@@ -83,7 +83,7 @@ fn pass_through(offer: &KernelOffer) -> Finding {
             Status::Missing,
             "offered, but backing files need CAP_SYS_ADMIN",
         )
-        .advise("run as root"),
+        .advise(as_root()),
         (false, _) => Finding::new(NAME, Status::Missing, "this kernel does not have it")
             .advise("Linux 6.9 or later with CONFIG_FUSE_PASSTHROUGH"),
     }

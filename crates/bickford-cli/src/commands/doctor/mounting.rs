@@ -5,9 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use bickford::mount::{FUSE_CONF, FuseConfig, find_fusermount, probe_device};
+use rustix::io::Errno;
+use rustix::mount::{FsOpenFlags, fsopen};
 use rustix::thread::CapabilitySet;
 
-use super::{Finding, Status, capable};
+use super::{Finding, Status, capable_here};
 
 pub(super) fn look() -> Vec<Finding> {
     let helper = fusermount();
@@ -30,8 +32,16 @@ fn device() -> Finding {
 
 fn way(helper: bool) -> Finding {
     const NAME: &str = "mounting";
-    match (capable(CapabilitySet::SYS_ADMIN), helper) {
+    match (may_mount(), helper) {
         (true, _) => Finding::works(NAME, "directly, by system call"),
+        // fusermount3 gets no more either.
+        (false, _) if capable_here(CapabilitySet::SYS_ADMIN) => Finding::new(
+            NAME,
+            Status::Needed,
+            "CAP_SYS_ADMIN does not hold for this mount namespace: it belongs to another user namespace, or a \
+             system call filter is in the way",
+        )
+        .advise("take a mount namespace, too: unshare -m"),
         (false, true) => Finding::works(NAME, "through fusermount3"),
         (false, false) => Finding::new(
             NAME,
@@ -39,6 +49,15 @@ fn way(helper: bool) -> Finding {
             "neither CAP_SYS_ADMIN nor a fusermount3 that may mount",
         )
         .advise("run as root, or install the fuse3 package"),
+    }
+}
+
+fn may_mount() -> bool {
+    match fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
+        Ok(_) => true,
+        Err(Errno::PERM) => false,
+        // Before Linux 5.2, or without FUSE, which is told elsewhere.
+        Err(_) => capable_here(CapabilitySet::SYS_ADMIN),
     }
 }
 
