@@ -313,6 +313,20 @@ fn root_sees_the_statistics_of_a_users_mount() {
         reason.contains("run as root or as user 65534"),
         "{report:#}"
     );
+    let mut table = as_user(&program, NOBODY - 1);
+    let table = run(table.arg("stat").arg(place.mountpoint()));
+    let table = String::from_utf8(table.stdout).unwrap();
+    if fs::read_dir("/sys/fs/fuse/connections").is_ok_and(|mut all| all.next().is_some()) {
+        assert!(table.contains("told to root"), "{table}");
+    }
+    // Whether tracefs is mounted is not seen by all.
+    let mut trace = as_nobody(&program);
+    let trace = run(trace
+        .args(["trace", "--duration", "0"])
+        .arg(place.mountpoint()));
+    if bickford::trace::kernel::tracefs().is_ok() {
+        assert_refused(&trace, 1, &["Permission denied", "run as root"]);
+    }
     assert_silent(&run(as_nobody(&program)
         .arg("unmount")
         .arg(place.mountpoint())));

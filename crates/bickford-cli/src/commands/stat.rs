@@ -8,7 +8,7 @@ use bickford::trace::{OpcodeRow, Snapshot, control};
 use serde::Serialize;
 
 use super::printable;
-use super::target::Target;
+use super::target::{self, Target};
 use crate::cli::Failure;
 
 /// Show what a mount did and is doing: requests, latencies, and which of them are stuck.
@@ -83,7 +83,10 @@ fn table(report: &Report, histograms: bool) -> String {
         known(report.congestion_threshold),
     );
     if report.waiting.is_none() {
-        text.push_str("  (for these: mount -t fusectl none /sys/fs/fuse/connections)\n");
+        text.push_str(match target::is_told_to_others(report.connection) {
+            true => "  (these are told to root, and to who mounted it)\n",
+            false => "  (for these: mount -t fusectl none /sys/fs/fuse/connections)\n",
+        });
     }
     if let Some(reason) = &report.session_error {
         let _ = writeln!(

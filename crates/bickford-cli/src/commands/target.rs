@@ -139,6 +139,13 @@ fn told(connection: u32, name: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+/// Whether fusectl tells of a connection, if not to this user.
+pub(crate) fn is_told_to_others(connection: u32) -> bool {
+    Path::new("/sys/fs/fuse/connections")
+        .join(connection.to_string())
+        .is_dir()
+}
+
 /// Whether requests wait in a mount; not where that is not known.
 fn waits(entry: &MountEntry) -> bool {
     told(entry.connection(), "waiting").is_some_and(|count| count > 0)

@@ -21,11 +21,17 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Where tracefs is mounted.
 ///
 /// # Errors
-/// When it is not.
+/// When it is not, or this process may not look there.
 pub fn tracefs() -> io::Result<PathBuf> {
     for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
-        if Path::new(path).join("events").is_dir() {
-            return Ok(path.into());
+        let events = Path::new(path).join("events");
+        match fs::metadata(&events) {
+            Ok(found) if found.is_dir() => return Ok(path.into()),
+            // Whether it is mounted cannot be seen.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(context(&error, &events));
+            }
+            _ => {}
         }
     }
     Err(io::Error::new(
