@@ -97,6 +97,11 @@ pub fn serve_with(
     // `main` shows errors as programmers see them; this one is for whoever mounts.
     let session = session.map_err(|error| error.to_string())?;
     begin(&session);
+    // For `bickford stat`, and the times of `bickford trace`.
+    let control = session.serve_control();
+    if let Err(error) = &control {
+        eprintln!("no statistics for others: {error}");
+    }
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let stop = signals.handle();
     let transport = session.transport_name();
@@ -113,11 +118,12 @@ pub fn serve_with(
         stop.close();
         drop(unmounts.join());
     });
+    drop(control);
     Ok(())
 }
+// ANCHOR_END: serve
 
 /// The code of the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
-// ANCHOR_END: serve

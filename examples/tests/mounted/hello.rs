@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use bickford::mount::MountEntry;
+use bickford::trace::control;
+
 use crate::example::{Example, can_mount};
 
 fn says_hello(program: &str) {
@@ -21,7 +24,20 @@ fn says_hello(program: &str) {
     assert_eq!(fs::metadata(example.path("hello")).unwrap().len(), 14);
     let missing = fs::read(example.path("missing")).unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    assert!(statistics(&example).contains(&"LOOKUP".to_owned()));
     example.finish();
+}
+
+/// The requests that `bickford stat` tells of.
+fn statistics(example: &Example) -> Vec<String> {
+    let mountpoint = example.path("").canonicalize().unwrap();
+    let mount = MountEntry::at(&mountpoint).unwrap().unwrap();
+    let user = rustix::process::geteuid().as_raw();
+    let sockets = control::find(mount.connection(), user);
+    let socket = sockets.into_iter().flatten().next();
+    let socket = socket.expect("the session serves its control socket");
+    let snapshot = control::snapshot(&socket.address()).unwrap();
+    snapshot.opcodes.into_iter().map(|row| row.name).collect()
 }
 
 #[test]
