@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use bickford::trace::control::socket_path;
 use bickford::trace::kernel::tracefs;
-use common::{Place, Running, bickford, stderr, wait_until};
+use common::{Place, Running, bickford, stderr, stop, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -516,4 +516,36 @@ fn a_reader_that_reads_no_more_does_not_keep_it_from_ending() {
         "{output:?}"
     );
     drop(reader);
+}
+
+/// The new mount has the number of the old one, and the same place.
+#[test]
+fn a_mount_that_was_made_anew_is_another() {
+    let Some(place) = place() else { return };
+    let number = || place.listed().unwrap().connection();
+    let mut ended = None;
+    for _ in 0..20 {
+        assert!(place.mount(&[]).status.success());
+        let old = number();
+        let trace = Trace::start(&place, &[]);
+        // It sees nothing of what is between.
+        stop(&trace.running);
+        place.unmount(&place.mountpoint());
+        assert!(place.mount(&[]).status.success());
+        if number() == old {
+            ended = Some(trace);
+            break;
+        }
+        drop(trace);
+        place.unmount(&place.mountpoint());
+    }
+    let Some(trace) = ended else {
+        eprintln!("left out: others take the numbers");
+        return;
+    };
+    let log = trace.log.clone();
+    kill_process(trace.running.pid(), Signal::CONT).unwrap();
+    assert!(trace.running.output().status.success());
+    let said = fs::read_to_string(log).unwrap();
+    assert!(said.contains("has been mounted anew"), "{said}");
 }

@@ -16,6 +16,7 @@ use bickford::abi::Opcode;
 use bickford::trace::control::{self, EventReader};
 use bickford::trace::kernel::{KernelRequest, SystemCalls, Tracepoints};
 use bickford::trace::{Event, Snapshot};
+use rustix::process::Pid;
 
 use self::filter::Filter;
 use self::output::Output;
@@ -102,12 +103,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             None
         }
     };
+    let daemon = target.daemon();
     let waiting_before = target.connection().waiting.unwrap_or(0);
     let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
     tracepoints.name_callers();
     let calls = arguments.lower_io.then(|| follow_daemon(&target)).flatten();
     let mut tracer = Tracer {
         ours: events.is_some(),
+        daemon,
         waiting_before,
         target: Arc::new(target),
         filter: Filter {
@@ -166,6 +169,8 @@ struct Tracer {
     target: Arc<Target>,
     /// Whether a daemon of ours serves the mount.
     ours: bool,
+    /// Its process.
+    daemon: Option<Pid>,
     /// How many requests had no answer when tracing began.
     waiting_before: u64,
     filter: Filter,
@@ -236,6 +241,10 @@ impl Tracer {
         let mounted = self.target.is_mounted();
         if !mounted {
             note(&format!("{mountpoint} has been unmounted"));
+        } else if self.ended && self.target.listens() {
+            note(&format!(
+                "{mountpoint} has been mounted anew: trace it again"
+            ));
         } else if self.ended {
             note(&format!(
                 "the daemon of {mountpoint} has ended: 'bickford unmount {mountpoint}' takes away what is left of the mount"
@@ -404,7 +413,9 @@ impl Tracer {
                 Err(error) => {
                     // One that is there hangs up, too, where it has too many clients.
                     let hung_up = error.kind() == io::ErrorKind::UnexpectedEof;
-                    self.ended = hung_up && !self.target.listens();
+                    // The number of a connection is used again at once, by another daemon.
+                    let same = || self.target.daemon() == self.daemon && self.target.listens();
+                    self.ended = hung_up && !same();
                     if !self.ended {
                         note(&format!("the daemon's own times end here: {error}"));
                     }
