@@ -549,3 +549,34 @@ fn a_mount_that_was_made_anew_is_another() {
     let said = fs::read_to_string(log).unwrap();
     assert!(said.contains("has been mounted anew"), "{said}");
 }
+
+/// More than the last readings take in.
+#[test]
+fn what_was_not_read_yet_is_told_at_the_end() {
+    const EACH: usize = 55_000;
+    const THREADS: usize = 4;
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let trace = Trace::start(&place, &["--opcode", "LOOKUP", "--format", "json"]);
+    stop(&trace.running);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let directory = place.mountpoint();
+            scope.spawn(move || {
+                for name in 0..EACH {
+                    let _ = fs::metadata(directory.join(format!("none-{thread}-{name}")));
+                }
+            });
+        }
+    });
+    kill_process(trace.running.pid(), Signal::TERM).unwrap();
+    kill_process(trace.running.pid(), Signal::CONT).unwrap();
+    let (output, log) = (trace.output.clone(), trace.log.clone());
+    assert!(trace.running.output().status.success());
+    let told = fs::read_to_string(output).unwrap().lines().count();
+    let log = fs::read_to_string(log).unwrap();
+    assert!(
+        told == EACH * THREADS || log.contains("lines were lost"),
+        "{told}: {log}"
+    );
+}

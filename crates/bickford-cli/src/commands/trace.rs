@@ -328,10 +328,24 @@ impl Tracer {
             self.ask_daemon(END_PATIENCE, None)?
         };
         self.collect();
-        self.print_ended(true, printer)?;
+        self.drain(printer)?;
         let open = self.tracepoints.open_requests();
         let has = |unique| received.as_ref().map(|received| received.contains(&unique));
         self.print_open(open, has, printer)
+    }
+
+    /// Tells what the kernel has still to tell, and no more.
+    fn drain<W: Write>(&mut self, printer: &mut Printer<W>) -> io::Result<()> {
+        self.tracepoints.stop()?;
+        loop {
+            self.print_ended(true, printer)?;
+            let ended = self.tracepoints.take(Duration::ZERO)?;
+            if ended.is_empty() {
+                return Ok(());
+            }
+            self.waiting.clear();
+            self.take_in(ended);
+        }
     }
 
     fn print_open<W: Write>(
