@@ -165,6 +165,10 @@ fn a_dead_mount_is_recognised_and_unmounted() {
     drop(mounted);
     let error = mount(&place.path(), &MountOptions::new()).unwrap_err();
     assert!(matches!(error, MountError::Dead { .. }), "{error}");
+    // What to unmount is above.
+    let error = mount(&place.path().join("inner"), &MountOptions::new()).unwrap_err();
+    let cure = format!("bickford unmount {}", place.path().display());
+    assert!(error.to_string().ends_with(&cure), "{error}");
     unmount(&place.path(), Unmount::Normal).unwrap();
     let error = unmount(&place.path(), Unmount::Normal).unwrap_err();
     assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");

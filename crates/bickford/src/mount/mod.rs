@@ -70,10 +70,12 @@ pub enum MountError {
         expected: &'static str,
     },
     /// A FUSE mount whose server is gone is in the way.
-    #[error("mount {0}: a FUSE mount whose server is gone is there; unmount it first: bickford unmount {0}", .mountpoint.display())]
+    #[error("mount {}: a FUSE mount whose server is gone is there; unmount it first: bickford unmount {}", .mountpoint.display(), .dead.display())]
     Dead {
         /// The mount point as given.
         mountpoint: PathBuf,
+        /// Where the mount is that is in the way: there, or above.
+        dead: PathBuf,
     },
     /// The mount point cannot be reached.
     #[error("mount {}: the mount point cannot be used: {source}", .mountpoint.display())]

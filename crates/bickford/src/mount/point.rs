@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::MountError;
 use super::options::RootKind;
+use super::{MountEntry, MountError};
 
 /// A mount point that exists and is of the kind the file system's root is of.
 pub(super) struct MountPoint {
@@ -70,10 +70,22 @@ fn explain(given: &Path, source: io::Error) -> MountError {
         // ECANCELED comes for a moment from a mount over io_uring whose server was killed: the
         // kernel cancels what it had handed to the rings before it aborts the connection.
         Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
-            MountError::Dead { mountpoint }
+            let dead = in_the_way(given);
+            MountError::Dead { mountpoint, dead }
         }
         _ => MountError::Unusable { mountpoint, source },
     }
+}
+
+/// The FUSE mount in which a path ends. Links on the way are not known here: the mount does not answer.
+fn in_the_way(given: &Path) -> PathBuf {
+    let found = || {
+        let path = std::path::absolute(given).ok()?;
+        let all = MountEntry::all().ok()?;
+        let mount = MountEntry::containing(&all, &path).filter(|mount| mount.is_fuse())?;
+        Some(mount.mountpoint.clone())
+    };
+    found().unwrap_or_else(|| given.to_owned())
 }
 
 fn kind_name(kind: FileType) -> &'static str {
