@@ -1,4 +1,4 @@
-//! A file system below may forget what a mount goes on to use: FUSE finds no file by a handle that it has not in memory.
+//! FUSE below: it finds no file by a handle that it has not in memory, and may tell any inode numbers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -9,9 +9,14 @@ use std::io::{Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use bickford::NodeId;
-use bickford_stackfs::{IoMode, Preset};
+use bickford::filesystem::blocking;
+use bickford::mount::MountOptions;
+use bickford::ops::{Attr, Attributes, Data, Entry, Getattr, Lookup, Read as ReadRequest};
+use bickford::session::MountedSession;
+use bickford::{Blocking, Context, Errno, NodeId, Session, SessionConfig};
+use bickford_stackfs::{IoMode, Preset, StackFs};
 use rustix::fs::{Mode, OFlags};
 use support::{Mount, can_mount};
 
@@ -54,5 +59,78 @@ fn what_is_open_outlives_what_is_forgotten_below() {
         let made = rustix::fs::openat(&directory, "new", flags, Mode::RUSR);
         assert!(made.is_ok(), "{}: {made:?}", io.name());
         assert!(source.join("directory/new").exists(), "{}", io.name());
+    }
+}
+
+/// Files of which all have the same inode number.
+struct Alike;
+
+const FILES: [(NodeId, &str); 2] = [(NodeId(2), "one"), (NodeId(3), "other")];
+const VALID: Duration = Duration::from_secs(1);
+
+/// What a file is named, and contains.
+fn text(node: NodeId) -> Result<&'static str, Errno> {
+    let mut all = FILES.into_iter();
+    all.find_map(|(other, text)| (other == node).then_some(text))
+        .ok_or(Errno::NOENT)
+}
+
+fn attr(node: NodeId) -> Result<Attr, Errno> {
+    match node {
+        NodeId::ROOT => Ok(Attr::directory(1, 0o755)),
+        node => Ok(Attr::file(7, 0o644, text(node)?.len() as u64)),
+    }
+}
+
+impl blocking::FileSystem for Alike {
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
+        let mut all = FILES.into_iter();
+        let found = all.find(|(_, name)| name.as_bytes() == op.name.to_bytes());
+        let (node, _) = found.ok_or(Errno::NOENT)?;
+        Ok(Entry::new(node, attr(node)?, VALID))
+    }
+
+    fn getattr(&self, _: &Context<'_>, op: Getattr) -> Result<Attributes, Errno> {
+        let attr = attr(op.node)?;
+        Ok(Attributes { attr, valid: VALID })
+    }
+
+    fn read(&self, _: &Context<'_>, op: ReadRequest) -> Result<Data, Errno> {
+        Ok(Data::part(text(op.node)?.as_bytes(), op.offset, op.size))
+    }
+}
+
+/// At `point` until it is dropped.
+fn mounted_alike(point: &Path) -> MountedSession {
+    let config = SessionConfig::default();
+    Session::mount(Blocking(Alike), point, &MountOptions::new(), config).unwrap()
+}
+
+#[test]
+fn files_with_the_same_inode_number_are_not_taken_for_one() {
+    if !can_mount() {
+        return;
+    }
+    for below in ["", "below"] {
+        let lower = tempfile::tempdir().unwrap();
+        let point = lower.path().join(below);
+        if !below.is_empty() {
+            fs::create_dir(&point).unwrap();
+        }
+        let alike = mounted_alike(&point);
+        let stackfs = StackFs::builder(lower.path()).build().unwrap();
+        let shown = tempfile::tempdir().unwrap();
+        let options = MountOptions::new();
+        let config = SessionConfig::default();
+        let session = Session::mount(stackfs, shown.path(), &options, config).unwrap();
+        let shown = shown.path().join(below);
+        let held = ["one", "other"].map(|name| File::open(shown.join(name)).unwrap());
+        for name in ["one", "other"] {
+            let text = fs::read_to_string(shown.join(name)).unwrap();
+            assert_eq!(text, name, "{below:?}");
+        }
+        drop(held);
+        drop(session);
+        drop(alike);
     }
 }

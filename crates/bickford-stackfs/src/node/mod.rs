@@ -10,6 +10,7 @@
 
 mod cache;
 mod devices;
+mod fleeting;
 mod mounts;
 mod parked;
 mod prune;
@@ -105,6 +106,8 @@ pub(crate) struct Nodes {
     proc: ProcFd,
     /// `None` where file handles are of no use.
     mounts: Option<Mounts>,
+    /// Handles of SOURCE's file system are fleeting.
+    root_forgets: bool,
     devices: Devices,
     root_direct: bool,
     root_handle: Option<sys::LowerHandle>,
@@ -151,6 +154,7 @@ impl Nodes {
             .and_then(|m| m.get(0))
             .is_some_and(|m| m.direct);
         let root_handle = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH).ok();
+        let root_forgets = mounts::lasting(root.as_fd()) == Err(Errno::OPNOTSUPP);
         let directories = (descriptors / 8).min(DIRECTORIES_MAX);
         let cached = DescriptorCache::capacity_of(directories);
         let budget = Budget::new(descriptors.saturating_sub(cached));
@@ -159,6 +163,7 @@ impl Nodes {
             root: Arc::new(root),
             proc: ProcFd::open()?,
             mounts,
+            root_forgets,
             devices: Devices::new(&statx),
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
@@ -349,9 +354,11 @@ impl Nodes {
     }
 
     fn enter_descriptor(&self, fd: OwnedFd, mut statx: Statx) -> Result<Found, Errno> {
+        let handle = self.fleeting_handle(fd.as_fd(), &statx);
         let key = Key::Object {
             device: device(&statx),
             inode: statx.stx_ino,
+            handle: handle.as_ref(),
         };
         let (node, generation) = self.enter_held(key, fd).inspect_err(|&error| {
             if error == Errno::NFILE && !self.limit_said.swap(true, Ordering::Relaxed) {
@@ -381,19 +388,6 @@ impl Nodes {
                 self.open_handle(mount, &handle, OFlags::PATH).map(Arc::new)
             }
         }
-    }
-
-    /// The same object on the mount of `dir`. EXDEV where that is not one through which files are the same nodes.
-    pub(crate) fn beside(
-        &self,
-        object: BorrowedFd<'_>,
-        dir: BorrowedFd<'_>,
-    ) -> Result<OwnedFd, Errno> {
-        let mounts = self.mounts.as_ref().ok_or(Errno::XDEV)?;
-        let (handle, from) = sys::name_to_handle(object, c"", AtFlags::EMPTY_PATH)?;
-        let (_, to) = sys::name_to_handle(dir, c"", AtFlags::EMPTY_PATH)?;
-        let to = mounts.sharing(from, to).ok_or(Errno::XDEV)?;
-        sys::open_by_handle(to.fd(), &handle, OFlags::PATH)
     }
 
     /// An `O_PATH` descriptor of a directory, kept for the next time.

@@ -4,6 +4,7 @@
 //! is: with two the kernel would cache its contents and its size twice. Directories are a node for each mount, since
 //! what is mounted in them differs.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,7 +13,8 @@ use rustix::io::Errno;
 
 use crate::sys::{self, HANDLE_INODE_GENERATION, LowerHandle};
 
-use super::ProcFd;
+use super::devices::device;
+use super::{Nodes, ProcFd};
 
 /// Mounts below SOURCE that are known at most; objects on further ones are held by descriptor.
 const MOUNTS_MAX: usize = 4096;
@@ -105,7 +107,7 @@ pub(crate) fn is_direct(id: u64) -> bool {
 }
 
 /// The kind of file system that `fd` is on. EOPNOTSUPP for one whose handles do not last.
-fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
+pub(crate) fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
     let magic = rustix::fs::fstatfs(fd)?.f_type as i64;
     match FORGETFUL.contains(&magic) {
         true => Err(Errno::OPNOTSUPP),
@@ -116,6 +118,8 @@ fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
 /// See the module.
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
+    /// Devices whose handles do not last: to ask a FUSE file system what it is takes a request.
+    forgetful: RwLock<HashSet<u64>>,
 }
 
 impl Mounts {
@@ -137,6 +141,7 @@ impl Mounts {
         };
         Ok(Self {
             list: RwLock::new(vec![Arc::new(mount)]),
+            forgetful: RwLock::default(),
         })
     }
 
@@ -169,7 +174,7 @@ impl Mounts {
         if !kind.is_dir() && !kind.is_file() {
             return Err(Errno::OPNOTSUPP);
         }
-        lasting(object)?;
+        self.check_lasting(object, device(statx))?;
         let fd = proc.reopen(object, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let (handle, opened) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         if opened != id {
@@ -196,6 +201,31 @@ impl Mounts {
         Ok(mount)
     }
 
+    /// Whether the handles on a device are known not to last.
+    pub(crate) fn forget(&self, device: u64) -> bool {
+        let forgetful = self.forgetful.read();
+        forgetful
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&device)
+    }
+
+    fn check_lasting(&self, object: BorrowedFd<'_>, device: u64) -> Result<(), Errno> {
+        if self.forget(device) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let lasts = lasting(object);
+        if lasts == Err(Errno::OPNOTSUPP) {
+            let mut forgetful = self
+                .forgetful
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            if forgetful.len() < MOUNTS_MAX {
+                forgetful.insert(device);
+            }
+        }
+        lasts.map(drop)
+    }
+
     /// The mount whose nodes the files of another are that shows `object`, which has this handle.
     fn showing(&self, handle: &LowerHandle, object: BorrowedFd<'_>) -> Result<Option<u16>, Errno> {
         let view = View::of(object)?;
@@ -218,5 +248,20 @@ impl Mounts {
             return mount;
         }
         self.get(mount.files).unwrap_or(mount)
+    }
+}
+
+impl Nodes {
+    /// The same object on the mount of `dir`. EXDEV where that is not one through which files are the same nodes.
+    pub(crate) fn beside(
+        &self,
+        object: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
+    ) -> Result<OwnedFd, Errno> {
+        let mounts = self.mounts.as_ref().ok_or(Errno::XDEV)?;
+        let (handle, from) = sys::name_to_handle(object, c"", AtFlags::EMPTY_PATH)?;
+        let (_, to) = sys::name_to_handle(dir, c"", AtFlags::EMPTY_PATH)?;
+        let to = mounts.sharing(from, to).ok_or(Errno::XDEV)?;
+        sys::open_by_handle(to.fd(), &handle, OFlags::PATH)
     }
 }

@@ -101,9 +101,11 @@ impl Nodes {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let parent = rustix::fs::openat(&self.root, parent, flags, Mode::empty()).ok()?;
         let statx = statx_of(parent.as_fd()).ok()?;
+        let handle = self.fleeting_handle(parent.as_fd(), &statx);
         let parent = self.table.find(Key::Object {
             device: device(&statx),
             inode: statx.stx_ino,
+            handle: handle.as_ref(),
         });
         Some((parent?, name))
     }

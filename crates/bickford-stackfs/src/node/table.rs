@@ -28,7 +28,12 @@ pub(crate) enum Key<'a> {
     /// A file handle on one of the lower mounts.
     Handle { mount: u16, handle: &'a LowerHandle },
     /// An object known only while it is held open.
-    Object { device: u64, inode: u64 },
+    Object {
+        device: u64,
+        inode: u64,
+        /// Where inode numbers may not tell objects apart.
+        handle: Option<&'a LowerHandle>,
+    },
 }
 
 /// How to come back to the object of a node.
@@ -54,7 +59,17 @@ enum Identity {
 struct HeldObject {
     device: u64,
     inode: u64,
+    handle: Option<LowerHandle>,
     fd: Arc<OwnedFd>,
+}
+
+impl HeldObject {
+    fn has(&self, handle: Option<&LowerHandle>) -> bool {
+        match (&self.handle, handle) {
+            (Some(own), Some(other)) => own.kind() == other.kind() && own.bytes() == other.bytes(),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
 }
 
 struct Entry {
@@ -66,9 +81,19 @@ struct Entry {
 impl Identity {
     fn new(key: Key<'_>, fd: Option<OwnedFd>) -> Result<Self, Errno> {
         match key {
-            Key::Object { device, inode } => {
+            Key::Object {
+                device,
+                inode,
+                handle,
+            } => {
                 let fd = Arc::new(fd.ok_or(Errno::BADF)?);
-                Ok(Self::Object(Box::new(HeldObject { device, inode, fd })))
+                let handle = handle.cloned();
+                Ok(Self::Object(Box::new(HeldObject {
+                    device,
+                    inode,
+                    handle,
+                    fd,
+                })))
             }
             Key::Handle { mount, handle } => {
                 let mut bytes = [0; INLINE_BYTES];
@@ -107,9 +132,14 @@ impl Identity {
                     && held.1.kind() == handle.kind()
                     && held.1.bytes() == handle.bytes()
             }
-            (Self::Object(held), Key::Object { device, inode }) => {
-                held.device == device && held.inode == inode
-            }
+            (
+                Self::Object(held),
+                Key::Object {
+                    device,
+                    inode,
+                    handle,
+                },
+            ) => held.device == device && held.inode == inode && held.has(handle),
             _ => false,
         }
     }
@@ -156,7 +186,7 @@ impl Identity {
 fn hash_key(hasher: &DefaultHashBuilder, key: Key<'_>) -> u64 {
     match key {
         Key::Handle { mount, handle } => hasher.hash_one((&mount, Some(handle.bytes()))),
-        Key::Object { device, inode } => hasher.hash_one((device, inode)),
+        Key::Object { device, inode, .. } => hasher.hash_one((device, inode)),
     }
 }
 
@@ -503,6 +533,7 @@ mod tests {
                 Key::Object {
                     device: 1,
                     inode: 1,
+                    handle: None,
                 },
                 &mut open(),
             )
@@ -512,7 +543,8 @@ mod tests {
                 .enter(
                     Key::Object {
                         device: 1,
-                        inode: 1
+                        inode: 1,
+                        handle: None
                     },
                     &mut open()
                 )
@@ -522,6 +554,7 @@ mod tests {
             Key::Object {
                 device: 1,
                 inode: 2,
+                handle: None,
             },
             &mut open(),
         );
@@ -532,7 +565,8 @@ mod tests {
                 .enter(
                     Key::Object {
                         device: 1,
-                        inode: 2
+                        inode: 2,
+                        handle: None
                     },
                     &mut open()
                 )
