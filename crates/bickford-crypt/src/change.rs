@@ -37,9 +37,11 @@ struct Change {
     /// Sizes of the file before and after.
     size: u64,
     target: u64,
-    /// The block that is written next, and the last one.
-    next: u64,
-    last: u64,
+    /// The blocks that are still to be written, from the one that is next to the last one; the last of these
+    /// ranges first.
+    ranges: Vec<(u64, u64)>,
+    /// Blocks before this one may have been written in the place of old ones.
+    reached: u64,
     old: BTreeMap<u64, Old>,
     then: Then,
 }
@@ -93,8 +95,12 @@ impl File {
             data,
             size,
             target,
-            next: first,
-            last,
+            // What is new goes first: where there is no space for it, nothing old was touched.
+            ranges: match last_block(size) {
+                end if grows && last > end => vec![(first, end), (end + 1, last)],
+                _ => vec![(first, last)],
+            },
+            reached: 0,
             old: BTreeMap::new(),
             then,
         };
@@ -159,6 +165,15 @@ impl File {
         });
     }
 
+    /// Makes the file below end at `length` where it is longer.
+    fn end_at(self, length: u64, then: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+        let file = self.clone();
+        self.length_below(move |now| match now {
+            Ok(now) if now > length => file.resize_below(length, then),
+            now => then(now.map(|_| ())),
+        });
+    }
+
     /// Sets the length of the file below.
     pub(crate) fn resize_below(
         &self,
@@ -220,11 +235,13 @@ impl Change {
     }
 
     fn write_chunk(mut self) {
-        if self.next > self.last {
+        let Some((first, last)) = self.ranges.pop() else {
             return (self.then)(Ok(()));
+        };
+        let end = (last + 1).min(first + CHUNK);
+        if end <= last {
+            self.ranges.push((end, last));
         }
-        let first = self.next;
-        let end = (self.last + 1).min(first + CHUNK);
         let mut sealed = Vec::new();
         for block in first..end {
             let last = block == last_block(self.target);
@@ -235,7 +252,9 @@ impl Change {
                 Err(_) => return self.undo(Errno::IO),
             }
         }
-        self.next = end;
+        if first <= last_block(self.size) {
+            self.reached = end;
+        }
         let file = self.file.clone();
         file.write_below(position(first), &sealed, move |written| match written {
             Ok(()) => run(move || self.write_chunk()),
@@ -243,27 +262,24 @@ impl Change {
         });
     }
 
-    /// Writing failed: blocks of which something was to be kept are as they were, and the file ends where
-    /// it ended.
+    /// Writing failed: the file ends where it ended, which also gives space back, and blocks of which something
+    /// was to be kept are as they were.
     fn undo(self, errno: Errno) {
-        let reached = self.next;
+        let reached = self.reached;
         let old = self.old.into_iter().filter(|(block, _)| *block < reached);
         let old: Vec<_> = old.map(|(block, old)| (block, old.sealed)).collect();
         let (file, then) = (self.file, self.then);
-        if self.target == self.size {
-            return file.put_back(old, errno, then);
-        }
         let node = file.node.0;
-        let cut = file.clone();
-        file.resize_below(lower_length(self.size), move |resized| {
-            if let Err(error) = resized {
+        let ending = file.clone();
+        ending.end_at(lower_length(self.size), move |ended| {
+            if let Err(error) = ended {
                 tracing::error!(
                     layer = "crypt",
                     node,
                     "the end of a file could not be put back: {error}"
                 );
             }
-            cut.put_back(old, errno, then);
+            file.put_back(old, errno, then);
         });
     }
 }

@@ -310,10 +310,15 @@ impl FileSystem for Lower {
         let mut data = op.data.bytes().unwrap().into_owned();
         let mut state = self.state();
         if let Some(space) = state.space {
-            // What is there already is overwritten without more space.
-            let there = state.file(op.node).len().saturating_sub(op.offset as usize);
-            data.truncate(there + space);
-            state.space = Some(space - data.len().saturating_sub(there));
+            // What is there already is overwritten without more space; what is left out takes it.
+            let (offset, length) = (op.offset as usize, state.file(op.node).len());
+            let room = (length + space).saturating_sub(offset);
+            if room == 0 {
+                drop(state);
+                return reply.error(Errno::NOSPC);
+            }
+            data.truncate(room);
+            state.space = Some(space - (offset + data.len()).saturating_sub(length));
         }
         let failing = state.failing();
         if failing == Some(0) {

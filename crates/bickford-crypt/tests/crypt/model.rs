@@ -151,6 +151,28 @@ fn without_space_the_file_ends_as_it_did() {
     }
 }
 
+/// Where blocks are not written in place (btrfs), a full file system refuses that, and what is to put it right.
+#[test]
+fn growing_without_space_touches_nothing_old() {
+    let before: Vec<u8> = (0..10_000).map(|n: u32| (n / 3) as u8).collect();
+    for (space, data) in [(0, 9000), (3000, 9000), (3000, 20_000)] {
+        let mut mount = Mount::over(Lower::new());
+        let file = mount.create(1, b"file").unwrap();
+        mount.write(file, 0, &before).unwrap();
+        let lower = mount.lower.clone();
+        lower.state().journal.clear();
+        lower.state().space = Some(space);
+        let written = mount.write(file, 10_000, &vec![7; data]);
+        assert_eq!(written, Err(libc::ENOSPC));
+        let length = lower.bytes().len();
+        let journal = std::mem::take(&mut lower.state().journal);
+        let old =
+            |change: &Mutation| matches!(change, Mutation::Write(at, _) if (*at as usize) < length);
+        assert!(!journal.iter().any(old), "{} changes", journal.len());
+        assert_eq!(mount.read_all(file).unwrap(), before);
+    }
+}
+
 /// A write, or a change of the size where it brings no data.
 fn change(mount: &mut Mount, file: File, offset: u64, data: &[u8]) -> Result<(), i32> {
     match data {
