@@ -3,6 +3,8 @@
 //! Opening for writing is refused as on a file system that is mounted read-only; so are changes of
 //! attributes, names and extended attributes, and ioctls that set something. Reading changes no
 //! time of access unless the file system below does so itself. No options but `switches=FILE`.
+//! access(2) calls files writable all the same where the kernel checks permissions itself (`default_permissions`, as
+//! `bickford mount` has it): it does not ask then. Who depends on that mounts with `-o ro` besides.
 //!
 //! Zero-message open is turned off: with it, opening for writing would succeed and only the write
 //! back would fail. Kernel pass-through stays on.
