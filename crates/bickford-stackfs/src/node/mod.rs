@@ -324,7 +324,8 @@ impl Nodes {
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
         let mount = mounts.enter(id, fd, statx, &self.proc).ok()?;
-        Some((mounts.of_object(mount, statx.stx_mode.into()), handle))
+        let mode = || Some(statx.stx_mode.into());
+        Some((mounts.of_object(mount, mode)?, handle))
     }
 
     fn enter_handle(
@@ -522,8 +523,8 @@ impl Nodes {
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
-        let mode = rustix::fs::fstat(&fd).ok()?.st_mode;
-        let mount = mounts.of_object(mounts.known(id)?, mode);
+        let mode = || Some(rustix::fs::fstat(&fd).ok()?.st_mode);
+        let mount = mounts.of_object(mounts.known(id)?, mode)?;
         let node = match mount.direct_id(&handle) {
             Some(node) => node,
             None => self.table.find(Key::Handle {

@@ -242,12 +242,17 @@ impl Mounts {
         (from.files == to.files).then_some(to)
     }
 
-    /// The mount that an object of `mode`, which is on `mount`, is known by.
-    pub(crate) fn of_object(&self, mount: Arc<LowerMount>, mode: u32) -> Arc<LowerMount> {
-        if mount.files == mount.number || FileType::from_raw_mode(mode).is_dir() {
-            return mount;
+    /// The mount that an object of the kind that `mode` tells, which is on `mount`, is known by. Only where mounts
+    /// share files is the mode asked for.
+    pub(crate) fn of_object(
+        &self,
+        mount: Arc<LowerMount>,
+        mode: impl FnOnce() -> Option<u32>,
+    ) -> Option<Arc<LowerMount>> {
+        if mount.files == mount.number || FileType::from_raw_mode(mode()?).is_dir() {
+            return Some(mount);
         }
-        self.get(mount.files).unwrap_or(mount)
+        self.get(mount.files)
     }
 }
 
