@@ -94,11 +94,16 @@ const UNWATCHED: Duration = Duration::from_secs(1);
 impl Inner {
     /// An entry for a node that was looked up.
     pub(crate) fn entry(&self, found: &Found) -> Entry {
+        let entry_valid = match self.settings.watch && found.elsewhere {
+            // Names are told of directories of SOURCE's own mount alone.
+            true => self.settings.entry_timeout.min(UNWATCHED),
+            false => self.timeout(found.node, self.settings.entry_timeout),
+        };
         Entry {
             node: NodeId(found.node),
             generation: Generation(found.generation),
             attr: attr(&found.statx),
-            entry_valid: self.timeout(found.node, self.settings.entry_timeout),
+            entry_valid,
             attr_valid: self.attr_timeout(found.node),
         }
     }

@@ -18,6 +18,7 @@ use bickford::ops::{Entry, Lookup};
 use bickford::{Errno, NodeId};
 use bickford_stackfs::{Builder, Lower, LowerWatch, Preset, StackFs};
 use rustix::fs::{IFlags, Mode, OFlags};
+use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 
 use support::{Mount, OwnFileSystem, can_mount, permissions};
@@ -121,6 +122,33 @@ fn names_come_and_go() {
     until("a listing", || {
         fs::read_dir(mount.path("")).unwrap().count() == 1
     });
+}
+
+/// fanotify tells of the one directory, and the files of both are the same nodes.
+#[test]
+fn names_in_a_directory_that_is_bound_twice_are_not_cached_for_good() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| lower.path().join(name));
+    fs::create_dir(&first).unwrap();
+    fs::create_dir(&second).unwrap();
+    rustix::mount::mount_bind(&first, &second).unwrap();
+    let mount = Mount::over(lower, settings);
+    rustix::mount::unmount(&second, UnmountFlags::DETACH).unwrap();
+    let watched = watch(mount);
+    let mount = &watched.mount;
+    below(mount, "echo text > first/f; echo more > first/g");
+    let name = mount.path("second/f");
+    until("a new name", || name.exists());
+    assert_eq!(fs::read(mount.path("first/f")).unwrap(), b"text\n");
+    below(mount, "mv first/f first/h; mv first/g first/f");
+    until("a name that is another's", || {
+        fs::read(&name).is_ok_and(|text| text == b"more\n")
+    });
+    below(mount, "mv first/f first/g");
+    until("a name that is gone", || !name.exists());
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub(crate) struct Found {
     pub(crate) generation: u64,
     /// Attributes, with the inode number as it is shown.
     pub(crate) statx: Statx,
+    /// It was found on another mount than that of its node.
+    pub(crate) elsewhere: bool,
 }
 
 /// An object whose name is about to go, held so that the node outlives it.
@@ -250,6 +252,7 @@ impl Nodes {
                 node,
                 generation: 0,
                 statx,
+                elsewhere: false,
             }))
     }
 
@@ -279,6 +282,7 @@ impl Nodes {
                 node: ROOT,
                 generation: 0,
                 statx: statx_of(parent.as_fd())?,
+                elsewhere: false,
             });
         }
         let found = self.enter(parent)?;
@@ -302,7 +306,7 @@ impl Nodes {
     pub(crate) fn enter(&self, fd: OwnedFd) -> Result<Found, Errno> {
         let statx = statx_of(fd.as_fd())?;
         match self.identify(fd.as_fd(), &statx) {
-            Some((mount, handle)) => self.enter_handle(&mount, &handle, statx),
+            Some(identified) => self.enter_handle(&identified, statx),
             None => self.enter_descriptor(fd, statx),
         }
     }
@@ -311,46 +315,26 @@ impl Nodes {
     pub(crate) fn enter_opened(&self, fd: BorrowedFd<'_>) -> Result<Found, Errno> {
         let statx = statx_of(fd)?;
         match self.identify(fd, &statx) {
-            Some((mount, handle)) => self.enter_handle(&mount, &handle, statx),
+            Some(identified) => self.enter_handle(&identified, statx),
             None => self.enter_descriptor(self.proc.reopen(fd, OFlags::PATH)?, statx),
         }
     }
 
-    fn identify(
-        &self,
-        fd: BorrowedFd<'_>,
-        statx: &Statx,
-    ) -> Option<(Arc<LowerMount>, sys::LowerHandle)> {
-        let mounts = self.mounts.as_ref()?;
-        let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
-        let mount = mounts.enter(id, fd, statx, &self.proc).ok()?;
-        let mode = || Some(statx.stx_mode.into());
-        Some((mounts.of_object(mount, mode)?, handle))
-    }
-
-    fn enter_handle(
-        &self,
-        mount: &LowerMount,
-        handle: &sys::LowerHandle,
-        mut statx: Statx,
-    ) -> Result<Found, Errno> {
+    fn enter_handle(&self, known: &mounts::Identified, mut statx: Statx) -> Result<Found, Errno> {
         statx.stx_ino = self.devices.shown_inode(&statx);
-        if let Some(node) = mount.direct_id(handle) {
-            return Ok(Found {
-                node,
-                generation: 0,
-                statx,
-            });
-        }
-        let key = Key::Handle {
-            mount: mount.number,
-            handle,
+        let (mount, handle) = (&known.mount, &known.handle);
+        let (node, generation) = match mount.direct_id(handle) {
+            Some(node) => (node, 0),
+            None => {
+                let mount = mount.number;
+                self.table.enter(Key::Handle { mount, handle }, &mut None)?
+            }
         };
-        let (node, generation) = self.table.enter(key, &mut None)?;
         Ok(Found {
             node,
             generation,
             statx,
+            elsewhere: known.elsewhere,
         })
     }
 
@@ -375,6 +359,7 @@ impl Nodes {
             node,
             generation,
             statx,
+            elsewhere: false,
         })
     }
 

@@ -256,7 +256,29 @@ impl Mounts {
     }
 }
 
+/// What an object is known by.
+pub(super) struct Identified {
+    pub(super) mount: Arc<LowerMount>,
+    pub(super) handle: LowerHandle,
+    /// It is on another mount, which shares its files.
+    pub(super) elsewhere: bool,
+}
+
 impl Nodes {
+    /// None for what is known by a descriptor.
+    pub(super) fn identify(&self, fd: BorrowedFd<'_>, statx: &Statx) -> Option<Identified> {
+        let mounts = self.mounts.as_ref()?;
+        let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
+        let mount = mounts.enter(id, fd, statx, &self.proc).ok()?;
+        let on = mount.number;
+        let mount = mounts.of_object(mount, || Some(statx.stx_mode.into()))?;
+        Some(Identified {
+            elsewhere: mount.number != on,
+            mount,
+            handle,
+        })
+    }
+
     /// The same object on the mount of `dir`. EXDEV where that is not one through which files are the same nodes.
     pub(crate) fn beside(
         &self,
