@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use bickford::filesystem::blocking;
 use bickford::mount::MountOptions;
-use bickford::ops::{Attr, Attributes, Data, Entry, Getattr, Lookup, Read as ReadRequest};
+use bickford::ops::{Attr, Attributes, Data, Entry, Getattr, Lookup, Read as ReadRequest, Setattr};
 use bickford::session::MountedSession;
 use bickford::{Blocking, Context, Errno, NodeId, Session, SessionConfig};
-use bickford_stackfs::{IoMode, Preset, StackFs};
+use bickford_stackfs::{IoMode, Preset};
 use rustix::fs::{Mode, OFlags};
 use support::{Mount, can_mount};
 
@@ -95,6 +95,11 @@ impl blocking::FileSystem for Alike {
         Ok(Attributes { attr, valid: VALID })
     }
 
+    fn setattr(&self, _: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
+        let attr = attr(op.node)?;
+        Ok(Attributes { attr, valid: VALID })
+    }
+
     fn read(&self, _: &Context<'_>, op: ReadRequest) -> Result<Data, Errno> {
         Ok(Data::part(text(op.node)?.as_bytes(), op.offset, op.size))
     }
@@ -111,26 +116,21 @@ fn files_with_the_same_inode_number_are_not_taken_for_one() {
     if !can_mount() {
         return;
     }
-    for below in ["", "below"] {
-        let lower = tempfile::tempdir().unwrap();
+    for (below, handles) in [("", true), ("", false), ("below", true), ("below", false)] {
+        let place = tempfile::tempdir().unwrap();
+        let lower = tempfile::tempdir_in(place.path()).unwrap();
         let point = lower.path().join(below);
-        if !below.is_empty() {
-            fs::create_dir(&point).unwrap();
-        }
+        fs::create_dir_all(&point).unwrap();
         let alike = mounted_alike(&point);
-        let stackfs = StackFs::builder(lower.path()).build().unwrap();
-        let shown = tempfile::tempdir().unwrap();
-        let options = MountOptions::new();
-        let config = SessionConfig::default();
-        let session = Session::mount(stackfs, shown.path(), &options, config).unwrap();
-        let shown = shown.path().join(below);
+        let mount = Mount::over(lower, |builder| builder.file_handles(handles));
+        let shown = mount.path(below);
         let held = ["one", "other"].map(|name| File::open(shown.join(name)).unwrap());
         for name in ["one", "other"] {
             let text = fs::read_to_string(shown.join(name)).unwrap();
-            assert_eq!(text, name, "{below:?}");
+            assert_eq!(text, name, "{below:?}, handles: {handles}");
         }
         drop(held);
-        drop(session);
+        drop(mount);
         drop(alike);
     }
 }

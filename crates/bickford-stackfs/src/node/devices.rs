@@ -31,11 +31,6 @@ impl Devices {
         }
     }
 
-    /// Whether `device` is the one that SOURCE is on.
-    pub(crate) fn is_source(&self, device: u64) -> bool {
-        device == self.source
-    }
-
     /// The inode number shown for the object that `statx` is of.
     pub(crate) fn shown_inode(&self, statx: &Statx) -> u64 {
         statx.stx_ino ^ self.tag(device(statx))

@@ -31,7 +31,8 @@ use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
-use mounts::{LowerMount, Mounts};
+use fleeting::Fleeting;
+use mounts::{Identified, LowerMount, Mounts};
 use parked::Parked;
 use table::{Key, Location, NodeTable};
 
@@ -108,8 +109,7 @@ pub(crate) struct Nodes {
     proc: ProcFd,
     /// `None` where file handles are of no use.
     mounts: Option<Mounts>,
-    /// Handles of SOURCE's file system are fleeting.
-    root_forgets: bool,
+    fleeting: Fleeting,
     devices: Devices,
     root_direct: bool,
     root_handle: Option<sys::LowerHandle>,
@@ -146,17 +146,15 @@ impl Nodes {
     /// Nodes below `root`, a directory open for reading. At most `descriptors` are kept open.
     pub(crate) fn new(root: OwnedFd, descriptors: usize, handles: bool) -> Result<Self, Errno> {
         let statx = statx_of(root.as_fd())?;
-        let mounts = if handles {
-            Mounts::new(&root).ok()
-        } else {
-            None
+        let mounts = match handles {
+            true => Mounts::new(&root).ok(),
+            false => None,
         };
         let root_direct = mounts
             .as_ref()
             .and_then(|m| m.get(0))
             .is_some_and(|m| m.direct);
         let root_handle = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH).ok();
-        let root_forgets = mounts::lasting(root.as_fd()) == Err(Errno::OPNOTSUPP);
         let directories = (descriptors / 8).min(DIRECTORIES_MAX);
         let cached = DescriptorCache::capacity_of(directories);
         let budget = Budget::new(descriptors.saturating_sub(cached));
@@ -165,7 +163,7 @@ impl Nodes {
             root: Arc::new(root),
             proc: ProcFd::open()?,
             mounts,
-            root_forgets,
+            fleeting: Fleeting::default(),
             devices: Devices::new(&statx),
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
@@ -320,7 +318,7 @@ impl Nodes {
         }
     }
 
-    fn enter_handle(&self, known: &mounts::Identified, mut statx: Statx) -> Result<Found, Errno> {
+    fn enter_handle(&self, known: &Identified, mut statx: Statx) -> Result<Found, Errno> {
         statx.stx_ino = self.devices.shown_inode(&statx);
         let (mount, handle) = (&known.mount, &known.handle);
         let (node, generation) = match mount.direct_id(handle) {

@@ -4,7 +4,6 @@
 //! is: with two the kernel would cache its contents and its size twice. Directories are a node for each mount, since
 //! what is mounted in them differs.
 
-use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,13 +13,12 @@ use rustix::io::Errno;
 use crate::sys::{self, HANDLE_INODE_GENERATION, LowerHandle};
 
 use super::devices::device;
+use super::fleeting::lasting;
 use super::{Nodes, ProcFd};
 
 /// Mounts below SOURCE that are known at most; objects on further ones are held by descriptor.
 const MOUNTS_MAX: usize = 4096;
 const EXT_MAGIC: i64 = 0xef53;
-/// FAT and FUSE find by a handle only what they have in memory.
-const FORGETFUL: [i64; 2] = [0x4d44, 0x6573_5546];
 
 /// One lower mount.
 pub(crate) struct LowerMount {
@@ -106,20 +104,9 @@ pub(crate) fn is_direct(id: u64) -> bool {
     id >> 32 != 0
 }
 
-/// The kind of file system that `fd` is on. EOPNOTSUPP for one whose handles do not last.
-pub(crate) fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
-    let magic = rustix::fs::fstatfs(fd)?.f_type as i64;
-    match FORGETFUL.contains(&magic) {
-        true => Err(Errno::OPNOTSUPP),
-        false => Ok(magic),
-    }
-}
-
 /// See the module.
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
-    /// Devices whose handles do not last: to ask a FUSE file system what it is takes a request.
-    forgetful: RwLock<HashSet<u64>>,
 }
 
 impl Mounts {
@@ -141,7 +128,6 @@ impl Mounts {
         };
         Ok(Self {
             list: RwLock::new(vec![Arc::new(mount)]),
-            forgetful: RwLock::default(),
         })
     }
 
@@ -159,29 +145,27 @@ impl Mounts {
     }
 
     /// The mount with this id, remembered from now on; `object` is an `O_PATH` descriptor on it.
-    pub(crate) fn enter(
+    fn enter(
         &self,
         id: i32,
         object: BorrowedFd<'_>,
         statx: &Statx,
         proc: &ProcFd,
     ) -> Result<Arc<LowerMount>, Errno> {
-        if let Some(mount) = self.known(id) {
-            return Ok(mount);
-        }
         // Only what opens without side effects can stand for a mount.
         let kind = FileType::from_raw_mode(statx.stx_mode.into());
         if !kind.is_dir() && !kind.is_file() {
             return Err(Errno::OPNOTSUPP);
         }
-        self.check_lasting(object, device(statx))?;
         let fd = proc.reopen(object, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let (handle, opened) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         if opened != id {
             return Err(Errno::STALE);
         }
         sys::open_by_handle(fd.as_fd(), &handle, OFlags::PATH)?;
-        let same = self.showing(&handle, fd.as_fd())?;
+        let view = View::of(fd.as_fd())?;
+        let known = self.read(<[_]>::to_vec);
+        let same = self.showing(&known, &handle, &view);
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = list.iter().find(|mount| mount.id == id) {
             return Ok(Arc::clone(mount));
@@ -201,39 +185,11 @@ impl Mounts {
         Ok(mount)
     }
 
-    /// Whether the handles on a device are known not to last.
-    pub(crate) fn forget(&self, device: u64) -> bool {
-        let forgetful = self.forgetful.read();
-        forgetful
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&device)
-    }
-
-    fn check_lasting(&self, object: BorrowedFd<'_>, device: u64) -> Result<(), Errno> {
-        if self.forget(device) {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let lasts = lasting(object);
-        if lasts == Err(Errno::OPNOTSUPP) {
-            let mut forgetful = self
-                .forgetful
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            if forgetful.len() < MOUNTS_MAX {
-                forgetful.insert(device);
-            }
-        }
-        lasts.map(drop)
-    }
-
-    /// The mount whose nodes the files of another are that shows `object`, which has this handle.
-    fn showing(&self, handle: &LowerHandle, object: BorrowedFd<'_>) -> Result<Option<u16>, Errno> {
-        let view = View::of(object)?;
-        let known = self.read(<[_]>::to_vec);
+    /// The mount of these whose nodes the files of another are that shows an object with this handle as `view`.
+    fn showing(&self, known: &[Arc<LowerMount>], handle: &LowerHandle, view: &View) -> Option<u16> {
         let mut own = known.iter().filter(|mount| mount.files == mount.number);
-        Ok(own
-            .find(|mount| mount.shows(handle, &view))
-            .map(|mount| mount.number))
+        let found = own.find(|mount| mount.shows(handle, view));
+        found.map(|mount| mount.number)
     }
 
     /// The mount with the id `to`, if its files are the same nodes as those of the mount with the id `from`.
@@ -269,7 +225,11 @@ impl Nodes {
     pub(super) fn identify(&self, fd: BorrowedFd<'_>, statx: &Statx) -> Option<Identified> {
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
-        let mount = mounts.enter(id, fd, statx, &self.proc).ok()?;
+        let mount = match mounts.known(id) {
+            Some(mount) => mount,
+            None if self.fleeting.are_of(fd, device(statx)) => return None,
+            None => mounts.enter(id, fd, statx, &self.proc).ok()?,
+        };
         let on = mount.number;
         let mount = mounts.of_object(mount, || Some(statx.stx_mode.into()))?;
         Some(Identified {

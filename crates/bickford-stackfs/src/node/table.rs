@@ -154,7 +154,10 @@ impl Identity {
                 ..
             } => hasher.hash_one((mount, bytes.get(..usize::from(*length)))),
             Self::Long(held) => hasher.hash_one((&held.0, Some(held.1.bytes()))),
-            Self::Object(held) => hasher.hash_one((held.device, held.inode)),
+            Self::Object(held) => {
+                let handle = held.handle.as_ref().map(LowerHandle::bytes);
+                hasher.hash_one((held.device, held.inode, handle))
+            }
         }
     }
 
@@ -186,7 +189,11 @@ impl Identity {
 fn hash_key(hasher: &DefaultHashBuilder, key: Key<'_>) -> u64 {
     match key {
         Key::Handle { mount, handle } => hasher.hash_one((&mount, Some(handle.bytes()))),
-        Key::Object { device, inode, .. } => hasher.hash_one((device, inode)),
+        Key::Object {
+            device,
+            inode,
+            handle,
+        } => hasher.hash_one((device, inode, handle.map(LowerHandle::bytes))),
     }
 }
 
