@@ -26,6 +26,8 @@ pub(crate) struct LowerMount {
     id: i32,
     /// Any open object of the mount, as `open_by_handle_at` wants it.
     fd: OwnedFd,
+    /// Of `fd`, which is not asked again: what it is on may hang.
+    device: u64,
     /// A handle here is inode number and generation, 32 bits each.
     pub(crate) direct: bool,
     /// The mount whose nodes its files are.
@@ -61,8 +63,7 @@ impl LowerMount {
 
     /// Whether it shows the object that another mount knows by `handle` as `view`.
     fn shows(&self, handle: &LowerHandle, view: &View) -> bool {
-        let own = rustix::fs::fstat(&self.fd);
-        own.is_ok_and(|own| own.st_dev == view.device)
+        self.device == view.device
             && sys::open_by_handle(self.fd(), handle, OFlags::PATH)
                 .and_then(|object| View::of(object.as_fd()))
                 .is_ok_and(|shown| shown == *view)
@@ -123,6 +124,7 @@ impl Mounts {
             number: 0,
             id,
             fd: root.try_clone().map_err(|_| Errno::MFILE)?,
+            device: rustix::fs::fstat(root)?.st_dev,
             direct,
             files: 0,
         };
@@ -164,25 +166,32 @@ impl Mounts {
         }
         sys::open_by_handle(fd.as_fd(), &handle, OFlags::PATH)?;
         let view = View::of(fd.as_fd())?;
-        let known = self.read(<[_]>::to_vec);
-        let same = self.showing(&known, &handle, &view);
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = list.iter().find(|mount| mount.id == id) {
-            return Ok(Arc::clone(mount));
+        loop {
+            let known = self.read(<[_]>::to_vec);
+            let same = self.showing(&known, &handle, &view);
+            let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(mount) = list.iter().find(|mount| mount.id == id) {
+                return Ok(Arc::clone(mount));
+            }
+            if list.len() >= MOUNTS_MAX {
+                return Err(Errno::NFILE);
+            }
+            // One that came meanwhile may be it.
+            if list.len() > known.len() {
+                continue;
+            }
+            let number = list.len() as u16;
+            let mount = Arc::new(LowerMount {
+                number,
+                id,
+                fd,
+                device: view.device,
+                direct: false,
+                files: same.unwrap_or(number),
+            });
+            list.push(Arc::clone(&mount));
+            return Ok(mount);
         }
-        if list.len() >= MOUNTS_MAX {
-            return Err(Errno::NFILE);
-        }
-        let number = list.len() as u16;
-        let mount = Arc::new(LowerMount {
-            number,
-            id,
-            fd,
-            direct: false,
-            files: same.unwrap_or(number),
-        });
-        list.push(Arc::clone(&mount));
-        Ok(mount)
     }
 
     /// The mount of these whose nodes the files of another are that shows an object with this handle as `view`.

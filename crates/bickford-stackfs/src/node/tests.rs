@@ -163,3 +163,45 @@ fn an_id_that_is_used_again_leads_to_the_new_directory() {
         scope.spawn(|| look(&other));
     });
 }
+
+/// Mounted while it lives.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn mounts_that_are_found_at_once_have_the_same_files() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root mounts");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+    std::fs::create_dir(&first).unwrap();
+    std::fs::create_dir(&second).unwrap();
+    let none = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("twice", &first, "tmpfs", none, None).unwrap();
+    let first = Mounted(first);
+    std::fs::write(first.0.join("file"), "text").unwrap();
+    rustix::mount::mount_bind(&first.0, &second).unwrap();
+    let _second = Mounted(second);
+    for round in 0..200 {
+        let nodes = nodes(dir.path(), true);
+        let together = std::sync::Barrier::new(2);
+        let node_in = |name| {
+            together.wait();
+            let directory = nodes.lookup(ROOT, name).unwrap();
+            nodes.lookup(directory.node, c"file").unwrap().node
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| node_in(c"first"));
+            let other = node_in(c"second");
+            (one.join(), other)
+        });
+        assert_eq!(one.unwrap(), other, "round {round}");
+    }
+}
