@@ -20,7 +20,7 @@ use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
 use crate::lower_watch::Overflows;
 use crate::mapped::Mapped;
-use crate::node::{DescriptorCache, Nodes};
+use crate::node::{DescriptorCache, Nodes, are_mapped};
 use crate::presets::{Preset, Settings};
 use crate::racing::Racing;
 use crate::sys::fanotify::Fanotify;
@@ -206,10 +206,11 @@ impl Builder {
 
     fn assemble(&self, root: Source, magic: u32, descriptors: usize) -> Result<Inner, Errno> {
         let lister = Lister::new(root.shared.as_fd(), magic, root.own.is_some());
+        let mapped = are_mapped(root.shared.as_fd());
         let root = root.own.unwrap_or(root.shared);
         let wanted = self.settings.watch;
         let marked = wanted.then(|| Fanotify::new(root.as_fd()));
-        let nodes = Nodes::new(root, descriptors, self.handles)?;
+        let nodes = Nodes::new(root, descriptors, self.handles, mapped)?;
         let fanotify = marked.map(|marked| match nodes.can_be_told() {
             true => marked,
             false => Err(Errno::OPNOTSUPP),

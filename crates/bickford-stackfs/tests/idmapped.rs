@@ -15,10 +15,10 @@ use rustix::mount::UnmountFlags;
 
 use support::{Mount, OwnFileSystem, can_mount};
 
-/// Mounts $ARGV[0] at $ARGV[1], with the owners 0 to 999 shown as 100000 to 100999. Ends with 3 where the file
+/// Mounts $ARGV[0] at $ARGV[1], with owners shown as $ARGV[2] says (user_namespaces(7)). Ends with 3 where the file
 /// system allows no such mount. mount(8) can do it from util-linux 2.39 on.
 const MAP: &str = r#"
-    my ($from, $to) = @ARGV;
+    my ($from, $to, $shown) = @ARGV;
     my ($setattr, $move, $tree, $unshare) = (442, 429, 428, `uname -m` =~ /x86_64/ ? 272 : 97);
     pipe(my $ready, my $tell) or die $!;
     my $child = fork() // die $!;
@@ -31,7 +31,7 @@ const MAP: &str = r#"
     sysread($ready, my $word, 1);
     for my $kind ("uid", "gid") {
         open(my $map, ">", "/proc/$child/${kind}_map") or die $!;
-        syswrite($map, "0 100000 1000") or die "${kind}_map: $!";
+        syswrite($map, $shown) or die "${kind}_map: $!";
     }
     open(my $users, "<", "/proc/$child/ns/user") or die $!;
     my $at = -100;
@@ -50,20 +50,25 @@ const MAP: &str = r#"
     kill 9, $child;
 "#;
 
-/// An id-mapped mount, while it lives.
+/// False where the file system of `from` allows no such mount.
+fn mount_mapped(from: &Path, to: &Path, shown: &str) -> bool {
+    let mut command = Command::new("perl");
+    command.args(["-e", MAP]).args([from, to]).arg(shown);
+    let output = command.output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    output.status.success()
+}
+
+/// An id-mapped mount, with the owners 0 to 999 shown as 100000 to 100999, while it lives.
 struct Mapped(tempfile::TempDir);
 
 impl Mapped {
     /// None where the file system of `from` allows none.
     fn of(from: &Path) -> Option<Self> {
         let point = tempfile::tempdir().unwrap();
-        let mut command = Command::new("perl");
-        command.args(["-e", MAP]).args([from, point.path()]);
-        let output = command.output().unwrap();
-        if output.status.code() == Some(3) {
+        if !mount_mapped(from, point.path(), "0 100000 1000") {
             return None;
         }
-        assert!(output.status.success(), "{output:?}");
         Some(Self(point))
     }
 
@@ -162,6 +167,30 @@ fn lower() -> (tempfile::TempDir, OwnFileSystem, tempfile::TempDir) {
     let directory = tempfile::tempdir_in(point.path()).unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     (point, own, directory)
+}
+
+/// Else whoever owns a file by the one name would own it by the other.
+#[test]
+fn a_file_that_two_mounts_show_with_different_owners_is_two() {
+    if !can_mount() {
+        return;
+    }
+    let (_point, _own, lower) = lower();
+    let [first, second] = ["first", "second"].map(|name| lower.path().join(name));
+    fs::create_dir(&first).unwrap();
+    fs::create_dir(&second).unwrap();
+    fs::write(first.join("file"), "text").unwrap();
+    let five = (rustix::fs::Uid::from_raw(5), rustix::fs::Gid::from_raw(5));
+    rustix::fs::chown(first.join("file"), Some(five.0), Some(five.1)).unwrap();
+    // The directory itself has the same owner in both.
+    let mapped = mount_mapped(&first, &second, "0 0 1\n1 100001 999\n");
+    assert!(mapped, "mounts of tmpfs can be id-mapped");
+    let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
+    rustix::mount::unmount(&second, UnmountFlags::DETACH).unwrap();
+    for (name, owner) in [("first", 5), ("second", 100_005), ("first", 5)] {
+        let found = fs::metadata(mount.path(name).join("file")).unwrap();
+        assert_eq!((found.uid(), found.gid()), (owner, owner), "{name}");
+    }
 }
 
 #[test]

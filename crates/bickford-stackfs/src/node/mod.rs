@@ -32,6 +32,7 @@ use crate::sys;
 pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
 use fleeting::Fleeting;
+pub(crate) use mounts::are_mapped;
 use mounts::{Identified, LowerMount, Mounts};
 use parked::Parked;
 use table::{Key, Location, NodeTable};
@@ -143,11 +144,17 @@ pub(crate) fn checked(name: &CStr) -> Result<&CStr, Errno> {
 }
 
 impl Nodes {
-    /// Nodes below `root`, a directory open for reading. At most `descriptors` are kept open.
-    pub(crate) fn new(root: OwnedFd, descriptors: usize, handles: bool) -> Result<Self, Errno> {
+    /// Nodes below `root`, a directory open for reading. At most `descriptors` are kept open. Handles are used
+    /// where there are any to be used; `mapped` says whether owners differ between the mounts.
+    pub(crate) fn new(
+        root: OwnedFd,
+        descriptors: usize,
+        handles: bool,
+        mapped: bool,
+    ) -> Result<Self, Errno> {
         let statx = statx_of(root.as_fd())?;
         let mounts = match handles {
-            true => Mounts::new(&root).ok(),
+            true => Mounts::new(&root, mapped).ok(),
             false => None,
         };
         let root_direct = mounts

@@ -7,6 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use bickford::mount::MountEntry;
 use rustix::fs::{AtFlags, FileType, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 
@@ -105,14 +106,30 @@ pub(crate) fn is_direct(id: u64) -> bool {
     id >> 32 != 0
 }
 
+/// Whether a mount at or below `source`, an open directory, is id-mapped; also where that cannot be known.
+pub(crate) fn are_mapped(source: BorrowedFd<'_>) -> bool {
+    let path = std::fs::read_link(ProcFd::path(source));
+    let (Ok(path), Ok(all)) = (path, MountEntry::all()) else {
+        return true;
+    };
+    let on = MountEntry::containing(&all, &path);
+    let below = all
+        .iter()
+        .filter(|mount| mount.mountpoint.starts_with(&path));
+    let mut options = below.chain(on).flat_map(|mount| mount.options.split(','));
+    !path.is_absolute() || options.any(|option| option == "idmapped")
+}
+
 /// See the module.
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
+    /// Some show other owners than others, which one object of each cannot tell: no files are shared.
+    mapped: bool,
 }
 
 impl Mounts {
-    /// Starts with the mount of `root`, which is open for reading.
-    pub(crate) fn new(root: &OwnedFd) -> Result<Self, Errno> {
+    /// Starts with the mount of `root`, which is open for reading; see [`are_mapped`].
+    pub(crate) fn new(root: &OwnedFd, mapped: bool) -> Result<Self, Errno> {
         let magic = lasting(root.as_fd())?;
         let (handle, id) = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         // Proves that the capability is there and the lower file system answers handles.
@@ -130,6 +147,7 @@ impl Mounts {
         };
         Ok(Self {
             list: RwLock::new(vec![Arc::new(mount)]),
+            mapped,
         })
     }
 
@@ -197,7 +215,7 @@ impl Mounts {
     /// The mount of these whose nodes the files of another are that shows an object with this handle as `view`.
     fn showing(&self, known: &[Arc<LowerMount>], handle: &LowerHandle, view: &View) -> Option<u16> {
         let mut own = known.iter().filter(|mount| mount.files == mount.number);
-        let found = own.find(|mount| mount.shows(handle, view));
+        let found = own.find(|mount| !self.mapped && mount.shows(handle, view));
         found.map(|mount| mount.number)
     }
 

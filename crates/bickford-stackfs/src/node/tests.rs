@@ -5,7 +5,7 @@ use super::*;
 fn nodes(dir: &std::path::Path, handles: bool) -> Nodes {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(dir, flags, Mode::empty()).unwrap();
-    Nodes::new(root, 256, handles).unwrap()
+    Nodes::new(root, 256, handles, false).unwrap()
 }
 
 /// Both ways to keep a node, each when this machine and user can do it.
