@@ -20,6 +20,7 @@ use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
 use crate::lower_watch::Overflows;
 use crate::mapped::Mapped;
+use crate::name_changes::NameChanges;
 use crate::node::{DescriptorCache, Nodes, are_mapped};
 use crate::presets::{Preset, Settings};
 use crate::racing::Racing;
@@ -242,6 +243,7 @@ impl Builder {
             dirs: HandleTable::new(OPENS_MAX),
             open_dirs: Arc::new(budget.share(files)),
             unfinished: Unfinished::default(),
+            name_changes: NameChanges::default(),
             waiting: WaitingLocks::new(Arc::clone(&locks)),
             locks,
             leased: Leased::new(),

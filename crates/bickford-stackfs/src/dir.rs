@@ -20,6 +20,8 @@ pub(crate) struct OpenDir {
     pub(crate) fd: Arc<OwnedFd>,
     stream: Mutex<DirStream>,
     inode_tag: u64,
+    /// How often names in it had changed when it was opened.
+    pub(crate) changes: u64,
     _room: Permit,
 }
 
@@ -40,6 +42,7 @@ impl Inner {
             Err(_) if self.unfinished.clear() => Permit::of(&self.open_dirs)?,
             room => room?,
         };
+        let changes = self.name_changes.of(node.0);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = Arc::new(self.nodes.open(node.0, flags)?);
         let inode_tag = self.nodes.listed_tag(node.0, fd.as_fd())?;
@@ -49,6 +52,7 @@ impl Inner {
             fd,
             stream,
             inode_tag,
+            changes,
             _room: room,
         })
     }
@@ -109,7 +113,8 @@ impl Inner {
         if !self.is_unasked(handle) {
             return self.list(&*self.dirs.get(handle.0)?, offset, listing);
         }
-        let dir = match self.unfinished.take(node.0, offset) {
+        let changes = self.name_changes.of(node.0);
+        let dir = match self.unfinished.take(node.0, offset, changes) {
             Some(dir) => dir,
             None => Arc::new(self.open_dir(node)?),
         };

@@ -44,6 +44,7 @@ mod lower_files;
 mod lower_watch;
 mod mapped;
 mod metadata;
+mod name_changes;
 mod node;
 mod presets;
 mod racing;
@@ -75,6 +76,7 @@ use locks::RecordLocks;
 use lower_files::LowerFiles;
 use lower_watch::Overflows;
 use mapped::Mapped;
+use name_changes::NameChanges;
 use node::{DescriptorCache, Nodes};
 use sys::fanotify::Fanotify;
 use unfinished::Unfinished;
@@ -96,6 +98,7 @@ pub(crate) struct Inner {
     dirs: HandleTable<OpenDir>,
     open_dirs: Arc<Share>,
     unfinished: Unfinished,
+    name_changes: NameChanges,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,
     leased: Arc<Leased>,

@@ -117,6 +117,8 @@ impl Racing {
 impl Inner {
     /// A request has changed a directory and is about to be answered.
     pub(crate) fn changed(&self, cx: &Context<'_>, directory: NodeId, changed: bool) {
+        // What failed may have made a name, and removed it again.
+        self.name_changes.count(directory.0);
         // What is cached for no longer than a second is right again by itself.
         let for_long = self.settings.attr_timeout > Duration::from_secs(1);
         if changed && for_long && self.racing.races(directory.0, cx.pid()) {

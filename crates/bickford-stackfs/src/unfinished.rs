@@ -31,8 +31,9 @@ impl Unfinished {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// The listing of `node` that goes on at `offset`.
-    pub(crate) fn take(&self, node: u64, offset: u64) -> Option<Arc<OpenDir>> {
+    /// The listing of `node` that goes on at `offset`. Not one from before a name changed: it knows some of what comes
+    /// next already, and who goes on may have begun after the change, and the kernel keeps the listing for all.
+    pub(crate) fn take(&self, node: u64, offset: u64, changes: u64) -> Option<Arc<OpenDir>> {
         // What begins shows what is there now.
         if offset == 0 || self.is_empty() {
             return None;
@@ -40,7 +41,7 @@ impl Unfinished {
         let mut kept = self.kept();
         let at = kept
             .iter()
-            .position(|dir| dir.node == node && dir.offset() == offset)?;
+            .position(|dir| dir.node == node && dir.changes == changes && dir.offset() == offset)?;
         let dir = kept.remove(at);
         self.count.store(kept.len(), Ordering::Relaxed);
         dir

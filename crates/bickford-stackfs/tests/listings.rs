@@ -293,6 +293,45 @@ fn two_who_list_a_directory_at_a_time_get_all_of_it_each() {
     }
 }
 
+/// One who begins to list and stops, and others who list what has changed since: they must not get what was read for
+/// the first.
+#[test]
+fn what_was_read_for_an_earlier_listing_is_not_shown_in_a_later_one() {
+    if !can_mount() {
+        return;
+    }
+    let Some((mount, _)) = opening_unasked() else {
+        return;
+    };
+    let directory = mount.path("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..FILES {
+        fs::write(
+            directory.join(format!("a-name-of-some-length-{number}")),
+            "",
+        )
+        .unwrap();
+    }
+    let mut names: Vec<_> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    // What the kernel has kept of that is out of date.
+    let last = names.pop().unwrap();
+    fs::remove_file(directory.join(last)).unwrap();
+    for _ in 0..3 {
+        fs::read_dir(&directory).unwrap().next().unwrap().unwrap();
+        for name in names.drain(names.len() - 20..) {
+            fs::remove_file(directory.join(name)).unwrap();
+        }
+        let mut expected = names.clone();
+        expected.sort();
+        for _ in 0..2 {
+            assert_eq!(list(&directory), expected);
+        }
+    }
+}
+
 #[test]
 fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
     if !can_mount() {
