@@ -1,10 +1,12 @@
 //! Open directories.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bickford::abi::OpenOutFlags;
-use bickford::ops::{Directory, DirectoryEntry, Entry, Fsyncdir, Opendir, Opened};
+use bickford::notify::NotifyError;
+use bickford::ops::{Directory, DirectoryEntry, Entry, Fsyncdir, Opendir, Opened, Releasedir};
 use bickford::{Context, FileHandle, NodeId};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -20,14 +22,20 @@ pub(crate) struct OpenDir {
     pub(crate) fd: Arc<OwnedFd>,
     stream: Mutex<DirStream>,
     inode_tag: u64,
-    /// How often names in it had changed when it was opened.
-    pub(crate) changes: u64,
+    /// How often names in it had changed when it was opened or its listing began.
+    changes: AtomicU64,
+    /// The listing has gone on since they changed.
+    outdated: AtomicBool,
     _room: Permit,
 }
 
 impl OpenDir {
     fn stream(&self) -> MutexGuard<'_, DirStream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// Where its listing goes on.
@@ -52,7 +60,8 @@ impl Inner {
             fd,
             stream,
             inode_tag,
-            changes,
+            changes: AtomicU64::new(changes),
+            outdated: AtomicBool::new(false),
             _room: room,
         })
     }
@@ -105,13 +114,13 @@ impl Inner {
 
     pub(crate) fn do_readdir(
         &self,
-        node: NodeId,
-        handle: FileHandle,
+        cx: &Context<'_>,
+        (node, handle): (NodeId, FileHandle),
         offset: u64,
         listing: Directory,
     ) -> Result<Directory, Errno> {
         if !self.is_unasked(handle) {
-            return self.list(&*self.dirs.get(handle.0)?, offset, listing);
+            return self.list_opened(cx, &*self.dirs.get(handle.0)?, offset, listing);
         }
         let changes = self.name_changes.of(node.0);
         let dir = match self.unfinished.take(node.0, offset, changes) {
@@ -124,6 +133,49 @@ impl Inner {
             self.unfinished.keep(dir);
         }
         Ok(listing)
+    }
+
+    /// What was read of a directory before names in it changed, or is listed as when it was opened, the kernel may add to
+    /// a listing that it has begun to keep since. It drops that when the end is reached, or else the directory closed.
+    fn list_opened(
+        &self,
+        cx: &Context<'_>,
+        dir: &OpenDir,
+        offset: u64,
+        listing: Directory,
+    ) -> Result<Directory, Errno> {
+        let changes = self.name_changes.of(dir.node);
+        if offset == 0 {
+            dir.changes.store(changes, Ordering::Relaxed);
+        }
+        let listing = self.list(dir, offset, listing)?;
+        if dir.changes() != changes {
+            dir.outdated.store(true, Ordering::Relaxed);
+        }
+        if listing.is_empty() {
+            self.drop_outdated(cx, dir);
+        }
+        Ok(listing)
+    }
+
+    fn drop_outdated(&self, cx: &Context<'_>, dir: &OpenDir) {
+        let node = NodeId(dir.node);
+        if dir.outdated.swap(false, Ordering::Relaxed)
+            && self.caches_listing(node)
+            && let Err(error) = cx.notifier().invalidate_inode(node, 0, 0)
+            && error != NotifyError::Ended
+        {
+            tracing::warn!(
+                "StackFS: the listing of inode {:#x} stays cached though names have changed: {error}",
+                node.0
+            );
+        }
+    }
+
+    pub(crate) fn do_releasedir(&self, cx: &Context<'_>, op: &Releasedir) -> Result<(), Errno> {
+        let dir = self.dirs.remove(op.handle.0)?;
+        self.drop_outdated(cx, &dir);
+        Ok(())
     }
 
     fn list(&self, dir: &OpenDir, offset: u64, mut listing: Directory) -> Result<Directory, Errno> {

@@ -285,11 +285,11 @@ impl FileSystem for StackFs {
         reply.complete(self.inner.do_opendir(cx, &op));
     }
 
-    fn readdir(&self, _: &Context<'_>, op: Readdir, reply: Reply<Directory>) {
+    fn readdir(&self, cx: &Context<'_>, op: Readdir, reply: Reply<Directory>) {
         let listing = Directory::new(op.size, false);
         reply.complete(
             self.inner
-                .do_readdir(op.node, op.handle, op.offset, listing),
+                .do_readdir(cx, (op.node, op.handle), op.offset, listing),
         );
     }
 
@@ -298,12 +298,12 @@ impl FileSystem for StackFs {
         let listing = Directory::new(op.size, true);
         reply.complete(
             self.inner
-                .do_readdir(op.node, op.handle, op.offset, listing),
+                .do_readdir(cx, (op.node, op.handle), op.offset, listing),
         );
     }
 
-    fn releasedir(&self, _: &Context<'_>, op: Releasedir, reply: Reply<()>) {
-        reply.complete(self.inner.dirs.remove(op.handle.0).map(drop));
+    fn releasedir(&self, cx: &Context<'_>, op: Releasedir, reply: Reply<()>) {
+        reply.complete(self.inner.do_releasedir(cx, &op));
     }
 
     fn fsyncdir(&self, _: &Context<'_>, op: Fsyncdir, reply: Reply<()>) {

@@ -39,9 +39,9 @@ impl Unfinished {
             return None;
         }
         let mut kept = self.kept();
-        let at = kept
-            .iter()
-            .position(|dir| dir.node == node && dir.changes == changes && dir.offset() == offset)?;
+        let at = kept.iter().position(|dir| {
+            dir.node == node && dir.changes() == changes && dir.offset() == offset
+        })?;
         let dir = kept.remove(at);
         self.count.store(kept.len(), Ordering::Relaxed);
         dir

@@ -332,6 +332,53 @@ fn what_was_read_for_an_earlier_listing_is_not_shown_in_a_later_one() {
     }
 }
 
+/// Who goes on with a listing that began before names changed fills in what the kernel has begun to keep since.
+#[test]
+fn a_listing_from_before_a_change_is_not_kept() {
+    if !can_mount() {
+        return;
+    }
+    let mount = mounted(Preset::Fast.settings().lower(Lower::Watch));
+    assert!(mount.stackfs.is_watched());
+    let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
+    let directory = mount.path("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..FILES {
+        fs::write(
+            directory.join(format!("a-name-of-some-length-{number}")),
+            "",
+        )
+        .unwrap();
+    }
+    let begin = || {
+        let mut listing = fs::read_dir(&directory).unwrap();
+        listing.next().unwrap().unwrap();
+        listing
+    };
+    for to_the_end in [true, false] {
+        let mut early = begin();
+        let names: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+        for removed in names.into_iter().rev().take(20) {
+            fs::remove_file(removed.unwrap().path()).unwrap();
+        }
+        drop(begin());
+        if to_the_end {
+            early.by_ref().for_each(drop);
+        } else {
+            // One request further.
+            early.by_ref().take(FILES / 4 * 3).for_each(drop);
+        }
+        drop(early);
+        let expected = list(&mount.below("d"));
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while list(&directory) != expected {
+            assert!(Instant::now() < deadline, "removed names stay listed");
+        }
+        assert_eq!(list(&directory), expected);
+    }
+    drop(watch);
+}
+
 #[test]
 fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
     if !can_mount() {
