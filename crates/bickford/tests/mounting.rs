@@ -225,6 +225,44 @@ fn a_later_mount_at_the_same_place_is_left_alone() {
 }
 
 #[test]
+fn what_is_elsewhere_since_a_directory_above_was_renamed_is_unmounted_there() {
+    let Some(place) = Place::new() else { return };
+    if !has_unique_mount_ids() {
+        eprintln!("left out: statx(2) of this kernel gives no unique mount ids (Linux 6.8)");
+        return;
+    }
+    let (before, after) = (place.path().join("before"), place.path().join("after"));
+    std::fs::create_dir_all(before.join("inner")).unwrap();
+    let mounted = mount(&before.join("inner"), &MountOptions::new()).unwrap();
+    std::fs::rename(&before, &after).unwrap();
+    let is_mounted = mounted.guard.is_mounted();
+    let unmounted = mounted.unmount(Unmount::Normal);
+    let left = MountEntry::at(&after.join("inner")).unwrap();
+    if left.is_some() {
+        unmount(&after.join("inner"), Unmount::Lazy).unwrap();
+    }
+    unmounted.unwrap();
+    assert_eq!((is_mounted, left), (true, None));
+}
+
+#[test]
+fn a_later_mount_elsewhere_is_left_alone() {
+    let (Some(place), Some(other)) = (Place::new(), Place::new()) else {
+        return;
+    };
+    // Mount ids and device numbers are used again at once.
+    for _ in 0..20 {
+        let earlier = mount(&place.path(), &MountOptions::new()).unwrap();
+        rustix::mount::unmount(place.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+        let later = mount(&other.path(), &MountOptions::new()).unwrap();
+        assert!(!earlier.guard.is_mounted());
+        earlier.unmount(Unmount::Lazy).unwrap();
+        assert!(later.guard.is_mounted());
+        later.unmount(Unmount::Normal).unwrap();
+    }
+}
+
+#[test]
 fn force_aborts_no_connection_that_has_the_number_of_a_disk() {
     let (Some(other), Some(place)) = (Place::new(), Place::new()) else {
         return;

@@ -74,8 +74,13 @@ impl MountEntry {
 
     /// Whether both lines say the same of id, device and place. All three may be used again by a later mount.
     pub fn is_same_mount(&self, other: &Self) -> bool {
+        self.has_numbers_of(other) && self.mountpoint == other.mountpoint
+    }
+
+    /// Whether both lines say the same of id and device.
+    pub(super) fn has_numbers_of(&self, other: &Self) -> bool {
         let key = |entry: &Self| (entry.id, entry.major, entry.minor);
-        key(self) == key(other) && self.mountpoint == other.mountpoint
+        key(self) == key(other)
     }
 
     /// Every mount of this mount namespace that the process can see. One that was moved to a mount point may come

@@ -201,16 +201,27 @@ impl Own {
         Self { entry, identity }
     }
 
-    /// Whether it is among these, and if it is on top of its place, is not a later one that looks the same.
-    pub(super) fn is_among(&self, all: &[MountEntry]) -> bool {
-        let listed = all.iter().any(|listed| listed.is_same_mount(&self.entry));
-        let top = MountEntry::top_of(all, &self.entry.mountpoint);
-        let on_top = top.is_some_and(|top| top.is_same_mount(&self.entry));
-        let is_it = || {
-            let now = ids_at(&self.entry.mountpoint).map(|ids| ids.identity);
-            self.identity.is_none() || now == self.identity
+    /// Its line among these. If it is on top of its place, it is not a later one that looks the same; elsewhere
+    /// than it was mounted, where it or a directory above it was moved, the kernel has to tell that it is the one.
+    fn among<'a>(&self, all: &'a [MountEntry]) -> Option<&'a MountEntry> {
+        let entry = all
+            .iter()
+            .find(|listed| listed.has_numbers_of(&self.entry))?;
+        let top = MountEntry::top_of(all, &entry.mountpoint);
+        let on_top = top.is_some_and(|top| top.is_same_mount(entry));
+        let is_it = if entry.mountpoint == self.entry.mountpoint {
+            let now = || ids_at(&entry.mountpoint).map(|ids| ids.identity);
+            !on_top || self.identity.is_none() || now() == self.identity
+        } else {
+            let now = on_top.then(|| ids_at(&entry.mountpoint)).flatten();
+            now.is_some_and(|ids| ids.are_unique() && Some(ids.identity) == self.identity)
         };
-        listed && (!on_top || is_it())
+        is_it.then_some(entry)
+    }
+
+    /// Whether it is among these.
+    pub(super) fn is_among(&self, all: &[MountEntry]) -> bool {
+        self.among(all).is_some()
     }
 }
 
@@ -221,16 +232,15 @@ fn ids_at(mountpoint: &Path) -> Option<MountIds> {
 
 /// Unmounts exactly this mount; nothing to do if it is gone.
 pub(super) fn unmount_entry(own: &Own, mode: Unmount) -> Result<(), UnmountError> {
-    let entry = &own.entry;
-    let mountpoint = || entry.mountpoint.clone();
     let list = |source| UnmountError::List {
-        mountpoint: mountpoint(),
+        mountpoint: own.entry.mountpoint.clone(),
         source,
     };
     let all = MountEntry::all().map_err(list)?;
-    if !own.is_among(&all) {
+    let Some(entry) = own.among(&all) else {
         return Ok(());
-    }
+    };
+    let mountpoint = || entry.mountpoint.clone();
     let top = MountEntry::containing(&all, &entry.mountpoint);
     if let Some(top) = top.filter(|top| !top.is_same_mount(entry)) {
         return Err(UnmountError::Covered {

@@ -158,6 +158,13 @@ pub(crate) struct MountIds {
     pub(crate) listed: u64,
 }
 
+impl MountIds {
+    /// Whether no later mount gets this identity; unique ids are beyond all that mountinfo lists.
+    pub(crate) fn are_unique(self) -> bool {
+        self.identity != self.listed
+    }
+}
+
 /// The topmost mount at `path`, without a request to its file system.
 pub(crate) fn open_mount(path: &CStr) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
