@@ -407,7 +407,8 @@ typedef struct bickford_request {
   uint32_t flags;
   // Further flags.
   uint32_t flags2;
-  // Type and permissions.
+  // Type and permissions; of MKDIR the permissions alone, without the type that the
+  // answer has to have.
   uint32_t mode;
   // The caller's umask.
   uint32_t umask;

@@ -207,7 +207,8 @@ pub struct bickford_request {
     pub flags: u32,
     /// Further flags.
     pub flags2: u32,
-    /// Type and permissions.
+    /// Type and permissions; of MKDIR the permissions alone, without the type that the
+    /// answer has to have.
     pub mode: u32,
     /// The caller's umask.
     pub umask: u32,

@@ -63,7 +63,10 @@ public interface PathFileSystem {
         return 0;
     }
 
-    /** Makes a file and opens it; answers a handle. */
+    /**
+     * Makes a regular file and opens it; answers a handle. The mode is the permissions alone, less the umask:
+     * {@link Attr#S_IFREG} is to be added for {@link #getattr}.
+     */
     default long create(String path, int mode, int flags) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -88,7 +91,7 @@ public interface PathFileSystem {
         truncate(named(path), size);
     }
 
-    /** Changes permissions. */
+    /** Changes permissions; the mode is without the type, which stays. */
     default void chmod(String path, int mode) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -125,7 +128,7 @@ public interface PathFileSystem {
         return path;
     }
 
-    /** Makes a directory. */
+    /** Makes a directory. The mode is as with {@link #create}, and {@link Attr#S_IFDIR} the type. */
     default void mkdir(String path, int mode) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }

@@ -200,7 +200,7 @@ public sealed class Request permits Call {
         return Layout.getInt(at(Req.FLAGS2));
     }
 
-    /** Type and permissions. */
+    /** Type and permissions; of MKDIR the permissions alone, without the type that the answer has to have. */
     public final int mode() {
         return Layout.getInt(at(Req.MODE));
     }
