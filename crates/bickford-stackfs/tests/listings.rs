@@ -36,6 +36,14 @@ fn requests(mount: &Mount) -> (u64, u64) {
     )
 }
 
+/// Makes files whose names take some room in an answer.
+fn fill(directory: &Path, count: usize) {
+    for number in 0..count {
+        let name = format!("a-name-of-some-length-{number}");
+        fs::write(directory.join(name), "").unwrap();
+    }
+}
+
 fn list(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries
@@ -128,13 +136,7 @@ fn changed_while_listed(kind: &str, io: IoMode) -> bool {
     let (removed, renamed) = (mount.path("removed"), mount.path("renamed"));
     for directory in [&removed, &renamed] {
         fs::create_dir(directory).unwrap();
-        for number in 0..CHANGED {
-            fs::write(
-                directory.join(format!("a-name-of-some-length-{number}")),
-                "",
-            )
-            .unwrap();
-        }
+        fill(directory, CHANGED);
     }
     for entry in fs::read_dir(&removed).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
@@ -272,12 +274,9 @@ fn two_who_list_a_directory_at_a_time_get_all_of_it_each() {
     };
     let directory = mount.path("d");
     fs::create_dir(&directory).unwrap();
-    let mut expected = HashSet::new();
-    for number in 0..CHANGED {
-        let name = format!("a-name-of-some-length-{number}");
-        fs::write(directory.join(&name), "").unwrap();
-        expected.insert(name);
-    }
+    fill(&directory, CHANGED);
+    let expected = (0..CHANGED).map(|number| format!("a-name-of-some-length-{number}"));
+    let expected: HashSet<_> = expected.collect();
     let mut listings = [Vec::new(), Vec::new()];
     let mut both = [(); 2].map(|()| fs::read_dir(&directory).unwrap());
     for _ in 0..CHANGED {
@@ -305,13 +304,7 @@ fn what_was_read_for_an_earlier_listing_is_not_shown_in_a_later_one() {
     };
     let directory = mount.path("d");
     fs::create_dir(&directory).unwrap();
-    for number in 0..FILES {
-        fs::write(
-            directory.join(format!("a-name-of-some-length-{number}")),
-            "",
-        )
-        .unwrap();
-    }
+    fill(&directory, FILES);
     let mut names: Vec<_> = fs::read_dir(&directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -343,13 +336,7 @@ fn a_listing_from_before_a_change_is_not_kept() {
     let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
     let directory = mount.path("d");
     fs::create_dir(&directory).unwrap();
-    for number in 0..FILES {
-        fs::write(
-            directory.join(format!("a-name-of-some-length-{number}")),
-            "",
-        )
-        .unwrap();
-    }
+    fill(&directory, FILES);
     let begin = || {
         let mut listing = fs::read_dir(&directory).unwrap();
         listing.next().unwrap().unwrap();
@@ -370,9 +357,10 @@ fn a_listing_from_before_a_change_is_not_kept() {
         }
         drop(early);
         let expected = list(&mount.below("d"));
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while list(&directory) != expected {
             assert!(Instant::now() < deadline, "removed names stay listed");
+            std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(list(&directory), expected);
     }
