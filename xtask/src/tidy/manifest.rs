@@ -9,13 +9,7 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
         if !path.ends_with("Cargo.toml") || outside_workspace(path) {
             continue;
         }
-        let mut report = |message: String| {
-            findings.push(Finding {
-                path: path.clone(),
-                line: 0,
-                message,
-            });
-        };
+        let mut report = |message: String| findings.push(Finding::new(path, 0, message));
         match contents.parse::<toml::Table>() {
             Err(error) => report(format!("not TOML: {}", error.message())),
             Ok(table) if !table.contains_key("package") => {}

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 /// One thing to mend, and where.
@@ -24,6 +24,16 @@ pub(crate) struct Finding {
     pub(crate) line: usize,
     /// What is wrong and what to do.
     pub(crate) message: String,
+}
+
+impl Finding {
+    fn new(path: impl Into<PathBuf>, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            line,
+            message: message.into(),
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -65,6 +75,19 @@ fn check_files(files: &Files) -> Vec<Finding> {
 
 fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
+}
+
+/// A path below the top of the tree without `.` and `..`: paths are compared by their text.
+fn normalize(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if normal.pop() => {}
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
 }
 
 /// What a program prints when it is run in `directory`.

@@ -1,11 +1,11 @@
 //! Dead files: Rust sources that no target and no `mod` leads to.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
-use super::{Files, Finding, has_extension};
+use super::{Files, Finding, has_extension, normalize};
 
 pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
     let mut reached = BTreeSet::new();
@@ -20,11 +20,8 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
     }
     for path in files.keys().filter(|path| has_extension(path, "rs")) {
         if !reached.contains(path) {
-            findings.push(Finding {
-                path: path.clone(),
-                line: 0,
-                message: "no target and no `mod` leads here: use it or delete it".to_owned(),
-            });
+            let message = "no target and no `mod` leads here: use it or delete it";
+            findings.push(Finding::new(path, 0, message));
         }
     }
 }
@@ -143,21 +140,6 @@ fn path_attribute(attributes: &[syn::Attribute]) -> Option<String> {
             _ => None,
         }
     })
-}
-
-/// `a/../b` is `b`: paths are compared by their text.
-fn normalize(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                normal.pop();
-            }
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
 }
 
 #[cfg(test)]

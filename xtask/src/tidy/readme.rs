@@ -1,8 +1,8 @@
 //! What README.md tells a newcomer to run, and what any page links to, must be there.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
-use super::{Files, Finding};
+use super::{Files, Finding, normalize};
 
 const README: &str = "README.md";
 
@@ -23,13 +23,6 @@ fn targets(files: &Files, findings: &mut Vec<Finding>) {
     let Some(readme) = files.get(Path::new(README)) else {
         return;
     };
-    let mut report = |line: usize, message: String| {
-        findings.push(Finding {
-            path: README.into(),
-            line,
-            message,
-        });
-    };
     let makefile = files.get(Path::new("Makefile")).map_or("", String::as_str);
     let mut fenced = false;
     for (index, line) in readme.lines().enumerate() {
@@ -39,10 +32,8 @@ fn targets(files: &Files, findings: &mut Vec<Finding>) {
             && let Some(target) = make_target(line)
             && !has_target(makefile, target)
         {
-            report(
-                index + 1,
-                format!("`make {target}`: the Makefile has no such target"),
-            );
+            let message = format!("`make {target}`: the Makefile has no such target");
+            findings.push(Finding::new(README, index + 1, message));
         }
     }
 }
@@ -56,29 +47,13 @@ fn links(files: &Files, page: &Path, text: &str, findings: &mut Vec<Finding>) {
             fenced = !fenced;
         }
         for link in local_links(line).filter(|_| !fenced) {
-            let target = resolved(&directory.join(link));
+            let target = normalize(&directory.join(link));
             if !files.keys().any(|path| path.starts_with(&target)) {
-                findings.push(Finding {
-                    path: page.to_owned(),
-                    line: index + 1,
-                    message: format!("the link to {link} leads nowhere"),
-                });
+                let message = format!("the link to {link} leads nowhere");
+                findings.push(Finding::new(page, index + 1, message));
             }
         }
     }
-}
-
-/// A path below the tree's root without `.` and `..`.
-fn resolved(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir if out.pop() => {}
-            Component::CurDir => {}
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// The target of a line that runs make, with or without a prompt before it.

@@ -18,11 +18,8 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
         .collect();
     for name in &kept {
         if !table.contains(&format!("`{name}`")) {
-            findings.push(Finding {
-                path: index.clone(),
-                line: 0,
-                message: format!("{name} is missing in the table; add it, or remove the folder"),
-            });
+            let message = format!("{name} is missing in the table; add it, or remove the folder");
+            findings.push(Finding::new(&index, 0, message));
         }
     }
     for (path, contents) in files {
@@ -31,11 +28,8 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
         }
         for (name, line) in quoted(contents) {
             if !kept.contains(name) {
-                findings.push(Finding {
-                    path: path.clone(),
-                    line,
-                    message: format!("{RUNS}/{name} is not kept"),
-                });
+                let message = format!("{RUNS}/{name} is not kept");
+                findings.push(Finding::new(path, line, message));
             }
         }
     }

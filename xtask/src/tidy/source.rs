@@ -15,13 +15,8 @@ const FUNCTION_LINES: usize = 70;
 const UNSAFE_HOMES: &[&str] = &["crates/bickford-ffi", "bench/compare"];
 
 pub(super) fn check(path: &Path, contents: &str, findings: &mut Vec<Finding>) {
-    let mut report = |line: usize, message: String| {
-        findings.push(Finding {
-            path: path.to_owned(),
-            line,
-            message,
-        });
-    };
+    let mut report =
+        |line: usize, message: String| findings.push(Finding::new(path, line, message));
     let file = match syn::parse_file(contents) {
         Ok(file) => file,
         Err(error) => {

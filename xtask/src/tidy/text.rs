@@ -28,13 +28,8 @@ pub(super) fn check(path: &Path, contents: &str, findings: &mut Vec<Finding>) {
     if !code && !is(PROSE) {
         return;
     }
-    let mut report = |line: usize, message: String| {
-        findings.push(Finding {
-            path: path.to_owned(),
-            line,
-            message,
-        });
-    };
+    let mut report =
+        |line: usize, message: String| findings.push(Finding::new(path, line, message));
     let lines = contents.lines().count();
     // A generated header is as long as what it is generated from.
     if code && lines > FILE_LINES && !has_extension(path, "h") {

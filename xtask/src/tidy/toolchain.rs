@@ -1,6 +1,6 @@
 //! The Rust that is promised is enough for every dependency, and README.md tells the same.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -47,14 +47,13 @@ fn asks_more(metadata: &Value, promised: &str) -> Vec<Finding> {
         .flatten()
         .filter_map(|package| {
             let needs = package["rust_version"].as_str()?;
-            (numbers(needs) > numbers(promised)).then(|| Finding {
-                path: PathBuf::from(MANIFEST),
-                line: 0,
-                message: format!(
+            (numbers(needs) > numbers(promised)).then(|| {
+                let message = format!(
                     "{} {} needs Rust {needs}, rust-version promises {promised}: raise it, or take an older one",
                     package["name"].as_str().unwrap_or_default(),
                     package["version"].as_str().unwrap_or_default(),
-                ),
+                );
+                Finding::new(MANIFEST, 0, message)
             })
         })
         .collect()
@@ -62,10 +61,9 @@ fn asks_more(metadata: &Value, promised: &str) -> Vec<Finding> {
 
 fn told(readme: &str, promised: &str) -> Option<Finding> {
     let sentence = format!("a Rust toolchain ({promised} or later)");
-    (!readme.contains(&sentence)).then(|| Finding {
-        path: PathBuf::from(README),
-        line: 0,
-        message: format!("does not say `{sentence}`, as {MANIFEST} does"),
+    (!readme.contains(&sentence)).then(|| {
+        let message = format!("does not say `{sentence}`, as {MANIFEST} does");
+        Finding::new(README, 0, message)
     })
 }
 
