@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use bickford::mount::MountEntry;
 use rustix::mount::UnmountFlags;
 
 /// A line of /proc/self/mountinfo.
@@ -30,54 +31,16 @@ impl Mount {
     }
 }
 
-/// Undoes the octal escapes of mountinfo (space, tab, newline, backslash).
-fn unescape(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|d| std::str::from_utf8(d).ok());
-        match octal
-            .filter(|_| first == b'\\')
-            .and_then(|d| u8::from_str_radix(d, 8).ok())
-        {
-            Some(byte) => {
-                out.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-fn parse_line(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let mut fields = left.split(' ');
-    let (major, minor) = fields.nth(2)?.split_once(':')?;
-    let point = fields.nth(1)?;
-    Some(Mount {
-        device: (major.parse().ok()?, minor.parse().ok()?),
-        point: PathBuf::from(unescape(point)),
-        fs_type: right.split(' ').next()?.to_owned(),
-    })
-}
-
 /// The topmost mount at `point`, which must be absolute and without symbolic links. Reads a table of
 /// the kernel: it never touches the file system itself, so that a dead one cannot hold it up.
 #[must_use]
 pub fn at(point: &Path) -> Option<Mount> {
-    top(&fs::read("/proc/self/mountinfo").unwrap_or_default(), point)
-}
-
-/// The last of a table's mounts at `point`. Somebody's mount point that is not UTF-8 hides no other.
-fn top(table: &[u8], point: &Path) -> Option<Mount> {
-    String::from_utf8_lossy(table)
-        .lines()
-        .filter_map(parse_line)
-        .rfind(|m| m.point == point)
+    let entry = MountEntry::at(point).ok()??;
+    Some(Mount {
+        device: (entry.major, entry.minor),
+        point: entry.mountpoint,
+        fs_type: entry.fs_type,
+    })
 }
 
 /// Aborts the FUSE connection `number`: every request ends with an error.
@@ -138,22 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_line_with_optional_fields_and_escapes() {
-        let line = "36 35 0:53 / /mnt/a\\040b rw,noatime shared:1 master:2 - fuse.bickford /src rw,user_id=0";
-        let mount = parse_line(line).unwrap();
-        assert_eq!(mount.point, Path::new("/mnt/a b"));
-        assert_eq!(mount.connection(), Some(53));
-        let disk = parse_line("25 1 254:0 / / rw,relatime - ext4 /dev/vda rw").unwrap();
-        assert_eq!((disk.connection(), disk.fs_type.as_str()), (None, "ext4"));
-        assert_eq!(parse_line("nonsense"), None);
-    }
-
-    #[test]
-    fn a_mount_point_that_is_not_utf8_hides_no_other() {
-        let table =
-            b"1 0 0:9 / /mnt/\xff rw - tmpfs none rw\n2 0 0:53 / /mnt/a rw - fuse.x /src rw\n";
-        let found = top(table, Path::new("/mnt/a")).map(|m| m.device);
-        assert_eq!(found, Some((0, 53)));
+    fn only_a_fuse_mount_has_a_connection() {
+        let of = |fs_type: &str| Mount {
+            device: (0, 53),
+            point: PathBuf::from("/mnt"),
+            fs_type: fs_type.to_owned(),
+        };
+        assert_eq!(of("fuse.bickford").connection(), Some(53));
+        assert_eq!(of("ext4").connection(), None);
     }
 
     #[test]
