@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{Backend, OPS, Shared, Tally, op_index, pattern};
+use super::{Backend, OPS, Pool, Shared, Tally, op_index, pattern};
 use crate::wml::{Op, Thread};
 
 /// An open file: which of which set, and its descriptor (none with the null backend).
@@ -51,12 +51,9 @@ pub(super) fn run(shared: &Shared<'_>, thread: &Thread, number: u64) -> Result<T
     let limits: Vec<u64> = thread
         .flowops
         .iter()
-        .filter_map(|f| {
-            if let Op::FinishOnCount { value } = f.op {
-                Some(value)
-            } else {
-                None
-            }
+        .filter_map(|f| match f.op {
+            Op::FinishOnCount { value } => Some(value),
+            _ => None,
         })
         .collect();
     'turns: while !shared.stop.load(Ordering::Relaxed) {
@@ -112,7 +109,16 @@ fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
     most.clamp(1, 64 << 20) as usize
 }
 
-impl Worker<'_> {
+fn handle(handles: &mut [Option<Handle>], fd: usize) -> io::Result<&mut Handle> {
+    let open = handles.get_mut(fd).and_then(Option::as_mut);
+    open.ok_or_else(|| {
+        io::Error::other(format!(
+            "descriptor {fd} is not open at this point of the workload"
+        ))
+    })
+}
+
+impl<'a> Worker<'a> {
     fn describe(&self, kind: usize, error: &io::Error) -> String {
         format!(
             "{} {}: {error}",
@@ -146,22 +152,13 @@ impl Worker<'_> {
             Op::DeleteFile { fileset } => self.delete(*fileset),
             Op::StatFile { fileset } => self.stat(*fileset),
             Op::Fsync { fd } => {
-                if let Some(file) = &self.handle(*fd)?.file {
+                if let Some((file, _)) = self.file(*fd)? {
                     file.sync_all()?;
                 }
                 Ok(Step::Done(0))
             }
             Op::FinishOnCount { .. } | Op::OpsLimit => Ok(Step::Done(0)),
         }
-    }
-
-    fn handle(&mut self, fd: usize) -> io::Result<&mut Handle> {
-        let open = self.handles.get_mut(fd).and_then(Option::as_mut);
-        open.ok_or_else(|| {
-            io::Error::other(format!(
-                "descriptor {fd} is not open at this point of the workload"
-            ))
-        })
     }
 
     fn close(&mut self, fd: usize) {
@@ -184,62 +181,61 @@ impl Worker<'_> {
         }
     }
 
+    /// A file of the set that exists, taken by [`Pool::hold_existing`] or [`Pool::take_existing`] and named in
+    /// `path`; `None` where there is none left.
+    fn existing(
+        &mut self,
+        fileset: usize,
+        take: fn(&Pool, &mut usize) -> Option<u32>,
+    ) -> Option<(&'a Pool, u32)> {
+        let pool = self.shared.pools.get(fileset)?;
+        let index = take(pool, self.rotors.get_mut(fileset)?)?;
+        self.name(fileset, index);
+        Some((pool, index))
+    }
+
+    /// What is open in a slot, and the buffer; `None` with the null backend.
+    fn file(&mut self, fd: usize) -> io::Result<Option<(&mut File, &mut [u8])>> {
+        let file = handle(&mut self.handles, fd)?.file.as_mut();
+        Ok(file.zip(Some(self.buffer.as_mut_slice())))
+    }
+
+    /// Opens what `path` names, with the null backend nothing.
+    fn opened(&self, options: &OpenOptions) -> io::Result<Option<File>> {
+        let posix = self.shared.backend == Backend::Posix;
+        posix.then(|| options.open(&self.path)).transpose()
+    }
+
     fn create(&mut self, fileset: usize, fd: usize) -> io::Result<Step> {
-        let Some(pool) = self.shared.pools.get(fileset) else {
-            return Ok(Step::NothingLeft);
-        };
-        let Some(index) = pool.take_missing() else {
+        let pool = self.shared.pools.get(fileset);
+        let Some((pool, index)) = pool.and_then(|pool| Some((pool, pool.take_missing()?))) else {
             return Ok(Step::NothingLeft);
         };
         self.name(fileset, index);
-        let mut file = None;
-        if self.shared.backend == Backend::Posix {
-            file = Some(
-                OpenOptions::new()
-                    .read(true)
-                    .write(true)
-                    .create_new(true)
-                    .open(&self.path)?,
-            );
-        }
+        let file = self.opened(OpenOptions::new().read(true).write(true).create_new(true))?;
         pool.created(index);
         self.put(fd, fileset, index, file);
         Ok(Step::Done(0))
     }
 
     fn open(&mut self, fileset: usize, fd: usize) -> io::Result<Step> {
-        let (Some(pool), Some(rotor)) =
-            (self.shared.pools.get(fileset), self.rotors.get_mut(fileset))
-        else {
+        let Some((_, index)) = self.existing(fileset, Pool::hold_existing) else {
             return Ok(Step::NothingLeft);
         };
-        let Some(index) = pool.hold_existing(rotor) else {
-            return Ok(Step::NothingLeft);
-        };
-        self.name(fileset, index);
-        let mut file = None;
-        if self.shared.backend == Backend::Posix {
-            file = Some(OpenOptions::new().read(true).write(true).open(&self.path)?);
-        }
+        let file = self.opened(OpenOptions::new().read(true).write(true))?;
         self.put(fd, fileset, index, file);
         Ok(Step::Done(0))
     }
 
     fn write_whole(&mut self, fd: usize, iosize: u64) -> io::Result<Step> {
-        let fileset = self.handle(fd)?.fileset;
+        let fileset = handle(&mut self.handles, fd)?.fileset;
         let size = self
             .shared
             .workload
             .filesets
             .get(fileset)
             .map_or(0, |s| s.size);
-        let Self {
-            handles, buffer, ..
-        } = self;
-        let Some(Some(Handle {
-            file: Some(file), ..
-        })) = handles.get_mut(fd)
-        else {
+        let Some((file, buffer)) = self.file(fd)? else {
             return Ok(Step::Done(size));
         };
         file.seek(SeekFrom::Start(0))?;
@@ -254,14 +250,7 @@ impl Worker<'_> {
     }
 
     fn read_whole(&mut self, fd: usize) -> io::Result<Step> {
-        self.handle(fd)?;
-        let Self {
-            handles, buffer, ..
-        } = self;
-        let Some(Some(Handle {
-            file: Some(file), ..
-        })) = handles.get_mut(fd)
-        else {
+        let Some((file, buffer)) = self.file(fd)? else {
             return Ok(Step::Done(0));
         };
         file.seek(SeekFrom::Start(0))?;
@@ -287,19 +276,12 @@ impl Worker<'_> {
         {
             return Ok(Step::NothingLeft);
         }
-        self.handle(fd)?;
         let size = if random {
             self.random.u64(1..=iosize.max(1))
         } else {
             iosize
         };
-        let Self {
-            handles, buffer, ..
-        } = self;
-        if let Some(Some(Handle {
-            file: Some(file), ..
-        })) = handles.get_mut(fd)
-        {
+        if let Some((file, buffer)) = self.file(fd)? {
             file.seek(SeekFrom::End(0))?;
             file.write_all(buffer.get(..size as usize).unwrap_or(buffer))?;
         }
@@ -307,15 +289,9 @@ impl Worker<'_> {
     }
 
     fn delete(&mut self, fileset: usize) -> io::Result<Step> {
-        let (Some(pool), Some(rotor)) =
-            (self.shared.pools.get(fileset), self.rotors.get_mut(fileset))
-        else {
+        let Some((pool, index)) = self.existing(fileset, Pool::take_existing) else {
             return Ok(Step::NothingLeft);
         };
-        let Some(index) = pool.take_existing(rotor) else {
-            return Ok(Step::NothingLeft);
-        };
-        self.name(fileset, index);
         if self.shared.backend == Backend::Posix {
             fs::remove_file(&self.path)?;
         }
@@ -324,15 +300,9 @@ impl Worker<'_> {
     }
 
     fn stat(&mut self, fileset: usize) -> io::Result<Step> {
-        let (Some(pool), Some(rotor)) =
-            (self.shared.pools.get(fileset), self.rotors.get_mut(fileset))
-        else {
+        let Some((pool, index)) = self.existing(fileset, Pool::hold_existing) else {
             return Ok(Step::NothingLeft);
         };
-        let Some(index) = pool.hold_existing(rotor) else {
-            return Ok(Step::NothingLeft);
-        };
-        self.name(fileset, index);
         let result = match self.shared.backend {
             Backend::Posix => fs::metadata(&self.path).map(|_| Step::Done(0)),
             Backend::Null => Ok(Step::Done(0)),
