@@ -135,15 +135,7 @@ fn prepare(kind: &Kind, directory: &Path) -> Result<(), String> {
 }
 
 pub(crate) fn fill(path: &Path, bytes: u64) -> io::Result<()> {
-    let block = pattern(1 << 20);
-    let mut file = File::create(path)?;
-    let mut left = bytes;
-    while left > 0 {
-        let part = (left as usize).min(block.len());
-        file.write_all(block.get(..part).unwrap_or(&block))?;
-        left -= part as u64;
-    }
-    file.sync_all()
+    engine::fill(path, bytes, &pattern(1 << 20))?.sync_all()
 }
 
 fn work(bytes: u64, operations: u64, begun: Instant) -> Work {

@@ -96,15 +96,21 @@ pub(super) fn prepare(set: &FileSet, root: &Path, seed: u64) -> io::Result<()> {
     let mut path = String::new();
     for index in indexes {
         tree.path(&mut path, root, index);
-        let mut file = fs::File::create(&path)?;
-        let mut left = set.size;
-        while left > 0 {
-            let part = usize::try_from(left.min(block.len() as u64)).unwrap_or(block.len());
-            file.write_all(block.get(..part).unwrap_or(&block))?;
-            left -= part as u64;
-        }
+        fill(Path::new(&path), set.size, &block)?;
     }
     Ok(())
+}
+
+/// Makes a file of `bytes` bytes, of `block` over and over.
+pub(crate) fn fill(path: &Path, bytes: u64, block: &[u8]) -> io::Result<fs::File> {
+    let mut file = fs::File::create(path)?;
+    let mut left = bytes;
+    while left > 0 {
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        file.write_all(block.get(..part).unwrap_or(block))?;
+        left -= part as u64;
+    }
+    Ok(file)
 }
 
 /// `length` bytes that are not all alike.

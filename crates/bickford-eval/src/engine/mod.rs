@@ -14,8 +14,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use files::pattern;
 use files::{Pool, Tree};
+pub(crate) use files::{fill, pattern};
 use hdrhistogram::Histogram;
 
 use crate::measure::{OpLatency, Work, histogram};
