@@ -384,17 +384,13 @@ fn own_rows(files: &[PathBuf], scale: f64) -> Result<Vec<Row>, EvalError> {
     let mut rows: Vec<Row> = Vec::new();
     for path in files {
         let text = workload_text(path).map_err(EvalError::io(path))?;
-        let mut workload =
-            wml::parse(&text, &std::collections::BTreeMap::new()).map_err(|source| {
-                EvalError::Wml {
-                    path: path.clone(),
-                    source,
-                }
-            })?;
+        let workload = wml::scaled(&text, scale).map_err(|source| EvalError::Wml {
+            path: path.clone(),
+            source,
+        })?;
         for note in &workload.notes {
             warn(&format!("{}: {note}", path.display()));
         }
-        workload.scale(scale);
         let name = path
             .file_stem()
             .map_or("workload".into(), |s| s.to_string_lossy().into_owned());

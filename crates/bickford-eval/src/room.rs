@@ -1,7 +1,5 @@
 //! How large a device must be for what is run on it.
 
-use std::collections::BTreeMap;
-
 use crate::rows::Kind;
 use crate::wml;
 
@@ -51,8 +49,7 @@ impl Kind {
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Fio(spec) => spec.bytes,
-            Self::Wml { text, scale } => wml::parse(text, &BTreeMap::new()).map_or(0, |mut w| {
-                w.scale(*scale);
+            Self::Wml { text, scale } => wml::scaled(text, *scale).map_or(0, |w| {
                 // A file takes whole blocks, an inode and its share of a directory.
                 w.filesets
                     .iter()
@@ -80,8 +77,7 @@ impl Kind {
     pub fn inodes(&self) -> u64 {
         match self {
             Self::Fio(spec) => spec.files,
-            Self::Wml { text, scale } => wml::parse(text, &BTreeMap::new()).map_or(0, |mut w| {
-                w.scale(*scale);
+            Self::Wml { text, scale } => wml::scaled(text, *scale).map_or(0, |w| {
                 w.filesets
                     .iter()
                     // Each level of directories has at most half as many as the one below, and one.

@@ -1,7 +1,6 @@
 //! The part that touches the file system under test, in a process of its own: it can be limited,
 //! accounted, and killed when the file system hangs.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -111,9 +110,7 @@ fn workload(kind: &Kind) -> Result<Workload, String> {
     let Kind::Wml { text, scale } = kind else {
         return Err("not a workload in WML".into());
     };
-    let mut workload = wml::parse(text, &BTreeMap::new()).map_err(|e| e.to_string())?;
-    workload.scale(*scale);
-    Ok(workload)
+    wml::scaled(text, *scale).map_err(|e| e.to_string())
 }
 
 fn prepare(kind: &Kind, directory: &Path) -> Result<(), String> {

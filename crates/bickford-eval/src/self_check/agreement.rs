@@ -1,6 +1,5 @@
 //! fio, PostMark and the engine on the same work; and what the engine takes for itself.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -193,12 +192,12 @@ fn with_fio(check: &Check<'_>, spec: &FioSpec) -> Result<f64, String> {
     Ok(megabytes(work.bytes, work.elapsed_s))
 }
 
-fn parsed(text: &str) -> Result<Workload, String> {
-    wml::parse(text, &BTreeMap::new()).map_err(|e| e.to_string())
+fn scaled(text: &str, factor: f64) -> Result<Workload, String> {
+    wml::scaled(text, factor).map_err(|e| e.to_string())
 }
 
 fn with_engine(check: &Check<'_>, text: &str) -> Result<f64, String> {
-    let workload = parsed(text)?;
+    let workload = scaled(text, 1.0)?;
     let directory = fresh(check, |directory| engine::prepare(&workload, directory))?;
     let work = engine::run(&workload, directory, Backend::Posix)?;
     Ok(megabytes(BYTES, work.elapsed_s))
@@ -228,10 +227,11 @@ fn with_postmark(check: &Check<'_>) -> Result<f64, String> {
 /// What PostMark does but for its transactions: all files are made, then all are removed.
 fn files_with_engine(check: &Check<'_>) -> Result<f64, String> {
     let set = |ops: &str| {
-        parsed(&format!(
+        let text = format!(
             "set $dir=/x\ndefine fileset name=files,path=$dir,entries={FILES},size={MEAN_SIZE},dirwidth={FILES}\n\
              define process name=p {{ thread name=t {{ {ops} }} }}\n"
-        ))
+        );
+        scaled(&text, 1.0)
     };
     let create = set("flowop createfile name=a,filesetname=files,fd=1\n\
          flowop writewholefile name=b,fd=1,iosize=4k\nflowop closefile name=c,fd=1\n")?;
@@ -248,9 +248,7 @@ fn files_with_engine(check: &Check<'_>) -> Result<f64, String> {
 /// Nanoseconds of an operation without a file system, and natively.
 fn own_cost(check: &Check<'_>, text: &str) -> Result<(f64, f64), String> {
     let each = |work: &crate::measure::Work| work.elapsed_s * 1e9 / work.operations.max(1) as f64;
-    let (mut small, mut large) = (parsed(text)?, parsed(text)?);
-    small.scale(SCALE);
-    large.scale(0.05);
+    let (small, large) = (scaled(text, SCALE)?, scaled(text, 0.05)?);
     let (mut own, mut native) = (Vec::new(), Vec::new());
     for round in 0..=check.rounds {
         if check.stopped() {

@@ -91,5 +91,12 @@ pub fn parse(text: &str, variables: &BTreeMap<String, String>) -> Result<Workloa
     resolve::resolve(&parse::parse(lex::lex(text)?, variables)?)
 }
 
+/// The same at `factor` of its size, with the variables that it sets itself.
+pub(crate) fn scaled(text: &str, factor: f64) -> Result<Workload, WmlError> {
+    let mut workload = parse(text, &BTreeMap::new())?;
+    workload.scale(factor);
+    Ok(workload)
+}
+
 #[cfg(test)]
 mod tests;
