@@ -12,6 +12,7 @@ pub mod host;
 mod java;
 mod limits;
 pub mod measure;
+mod postmark;
 pub mod reference;
 pub mod report;
 pub mod results;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fio::{Access, FioSpec};
 use crate::host::cgroup;
 use crate::measure::Work;
+use crate::postmark::TRANSACTIONS_MIN;
 use crate::wml;
 
 /// The workloads in WML that come with the crate, by name.
@@ -348,9 +349,6 @@ fn size_name(kib: u64) -> String {
         format!("{kib}KB")
     }
 }
-
-/// PostMark tells after each tenth of its transactions how far it is: of fewer it dies by SIGFPE.
-pub(crate) const TRANSACTIONS_MIN: u64 = 10;
 
 /// The experiments of SAC'10 at `scale` (1 is the paper's size).
 #[must_use]

@@ -13,11 +13,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Ui;
 use crate::error::EvalError;
+use crate::host;
 use crate::host::cgroup::{MemoryLimit, Writeback};
 use crate::host::device::Device;
 use crate::host::process::{self, Cut, Finished, Limits};
 use crate::host::work::WorkDirectory;
-use crate::host::{self, utf8};
 use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::cycles::Cycles;
@@ -29,7 +29,7 @@ use crate::rows::{Kind, Row};
 use crate::target::{Config, Target};
 use crate::terminal::harmless;
 use crate::worker::{self, Answer, Job};
-use crate::{fio, limits};
+use crate::{fio, limits, postmark};
 
 /// How long making the files of a row may take.
 const PREPARE_TIME: Duration = Duration::from_secs(3600);
@@ -342,41 +342,16 @@ impl<'a> Runner<'a> {
                 files,
                 transactions,
             } => {
-                let script = self.postmark_script(*files, *transactions, directory)?;
+                let script = self.work.path().join("postmark");
+                postmark::write_script(&script, directory, *files, *transactions, "")?;
                 let finished =
                     program("postmark", &[script.into_os_string()])?.success("postmark")?;
-                // PostMark ends with status 0 after an error; its report tells.
-                if finished.stderr.contains("Error") {
-                    return Err(Ended::Failed(format!(
-                        "postmark: {}",
-                        process::tail(&finished.stderr)
-                    )));
-                }
-                if finished.stdout.contains("Error") || !finished.stdout.contains("transactions") {
-                    return Err(Ended::Failed(format!(
-                        "postmark: {}",
-                        process::tail(&finished.stdout)
-                    )));
+                if let Some(complaint) = postmark::complaint(&finished) {
+                    return Err(Ended::Failed(format!("postmark: {complaint}")));
                 }
                 Ok((by_the_clock(*transactions, *files, 0, &finished), finished))
             }
         }
-    }
-
-    fn postmark_script(
-        &self,
-        files: u64,
-        transactions: u64,
-        directory: &Path,
-    ) -> Result<PathBuf, String> {
-        let script = self.work.path().join("postmark");
-        let text = format!(
-            "set location {}\nset number {files}\nset size 1024 65536\nset transactions {transactions}\n\
-             set seed 42\nrun\nquit\n",
-            utf8(directory)?
-        );
-        fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
-        Ok(script)
     }
 
     fn child(

@@ -9,7 +9,8 @@ use crate::engine::{self, Backend};
 use crate::fio::{self, Access, FioSpec};
 use crate::host;
 use crate::host::process::{self, Limits};
-use crate::rows::{TRANSACTIONS_MIN, WORKLOADS};
+use crate::postmark::{self, TRANSACTIONS_MIN};
+use crate::rows::WORKLOADS;
 use crate::stats::median;
 use crate::wml::{self, Workload};
 
@@ -207,19 +208,11 @@ fn with_engine(check: &Check<'_>, text: &str) -> Result<f64, String> {
 fn with_postmark(check: &Check<'_>) -> Result<f64, String> {
     let directory = fresh(check, |_| Ok(()))?;
     let script = check.work.join("postmark");
-    let text = format!(
-        "set location {}\nset number {FILES}\nset size 1024 65536\nset transactions {TRANSACTIONS_MIN}\n\
-         set write 4096\nset buffering false\nset seed 42\nrun\nquit\n",
-        host::utf8(directory)?
-    );
-    std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
+    let more = "set write 4096\nset buffering false\n";
+    postmark::write_script(&script, directory, FILES, TRANSACTIONS_MIN, more)?;
     let finished = program(check, "postmark", &[script.into_os_string()])?;
-    // It goes on with its defaults after what it did not accept.
-    if finished.stderr.contains("Error") {
-        return Err(process::tail(&finished.stderr));
-    }
-    if finished.stdout.contains("Error") || !finished.stdout.contains("transactions") {
-        return Err(process::tail(&finished.stdout));
+    if let Some(complaint) = postmark::complaint(&finished) {
+        return Err(complaint);
     }
     Ok(FILES as f64 / finished.wall_s.max(1e-9))
 }
