@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{EvalArgs, Suite, Ui};
@@ -62,7 +62,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         Some(directory) => go_on(directory, args.retry_failed)?,
         None => begin(args, ui)?,
     };
-    let stop = catch_signals()?;
+    let stop = signals::catch()?;
     let directory = store.directory().to_owned();
     let whole = {
         let mut runner = match Runner::new(&mut store, ui, Arc::clone(&stop)) {
@@ -147,15 +147,6 @@ fn relative(from: &Path, to: &Path) -> PathBuf {
     let same = same.take_while(|(a, b)| a == b).count();
     let up = from.components().skip(same).map(|_| Component::ParentDir);
     up.chain(to.components().skip(same)).collect()
-}
-
-/// Set by a signal that would end the program: what is mounted and set up must be taken down first.
-pub(crate) fn catch_signals() -> Result<Arc<AtomicBool>, EvalError> {
-    signals::stop_on_signals().map_err(|error| {
-        EvalError::SetUp(format!(
-            "{error}; without that an interrupt would leave mounts behind"
-        ))
-    })
 }
 
 fn go_on(directory: &Path, retry_failed: bool) -> Result<Store, EvalError> {

@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use crate::error::EvalError;
+
 /// A flag that SIGINT, SIGTERM, SIGQUIT and SIGHUP set instead of ending this process. A hangup stays
 /// ignored where it was, as nohup(1) asks.
 ///
@@ -22,6 +24,15 @@ pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
             .map_err(|e| io::Error::new(e.kind(), format!("catch signal {signal}: {e}")))?;
     }
     Ok(stop)
+}
+
+/// The same for an evaluation: what is mounted and set up must be taken down before it ends.
+pub(crate) fn catch() -> Result<Arc<AtomicBool>, EvalError> {
+    stop_on_signals().map_err(|error| {
+        EvalError::SetUp(format!(
+            "{error}; without that an interrupt would leave mounts behind"
+        ))
+    })
 }
 
 /// Whether this process was started with `signal` ignored.

@@ -122,7 +122,7 @@ struct EngineCost {
 pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     let parent = fs::canonicalize(&args.dir).map_err(EvalError::io(&args.dir))?;
     let work = WorkDirectory::new(&parent)?;
-    let stop = crate::command::catch_signals()?;
+    let stop = crate::signals::catch()?;
     let room = Room {
         bytes: agreement::BYTES * 2,
         inodes: 0,
