@@ -186,7 +186,7 @@ fn keep_costs(
 fn finish(results: &results::Results, directory: &Path) -> Result<ExitCode, EvalError> {
     report::write(results, directory)?;
     // The report is there, even if nobody reads this any more, as after a hangup.
-    let page = directory.join("report.html");
+    let page = directory.join(results::HTML);
     let summary = report::terminal::text(results);
     let _ = say(&format!("{summary}\nreport: {}\n", page.display()));
     let failed = results.settings.rows.iter().any(|row| {

@@ -16,7 +16,6 @@ use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
-use crate::report::{CSV, HTML, JSON};
 use crate::rows::Row;
 use crate::target::Config;
 
@@ -238,6 +237,12 @@ const SETTINGS: &str = "run.json";
 const SAMPLES: &str = "samples.jsonl";
 const NOTES: &str = "notes.txt";
 const LOGS: &str = "logs";
+/// The page of a report.
+pub(crate) const HTML: &str = "report.html";
+/// Everything that a report is made of.
+pub(crate) const JSON: &str = "report.json";
+/// The table of a report.
+pub(crate) const CSV: &str = "report.csv";
 /// What a run writes beside its settings.
 const WRITTEN: [&str; 6] = [SAMPLES, NOTES, LOGS, HTML, JSON, CSV];
 
@@ -491,18 +496,8 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             version: env!("CARGO_PKG_VERSION").into(),
-            suite: "own".into(),
-            scale: 1.0,
-            device: Choice::Disk,
-            directory: "/var/tmp".into(),
-            rounds: 2,
-            deadline_s: 1,
-            configs: vec![Config::native()],
-            rows: Vec::new(),
             machine: Machine::probe(),
-            started: 0,
-            command: String::new(),
-            programs: BTreeMap::new(),
+            ..crate::report::fixture::results(&[], &[]).settings
         }
     }
 

@@ -11,7 +11,7 @@ use crate::rows;
 use crate::target::Config;
 
 /// Rows of FAST'17 by their identifiers, in native and in these configurations, none of them run.
-pub(super) fn results(ids: &[&str], configs: &[&str]) -> Results {
+pub(crate) fn results(ids: &[&str], configs: &[&str]) -> Results {
     let mut rows = rows::fast17(0.01);
     rows.retain(|r| ids.contains(&r.id.as_str()));
     let mut all = vec![Config::native()];

@@ -112,17 +112,6 @@ fn legend(rounds: usize) -> Markup {
     }
 }
 
-/// The key of plots and bars.
-pub(super) fn key(configs: &[&str]) -> Markup {
-    html! {
-        p.key {
-            @for (index, config) in configs.iter().enumerate() {
-                span { i style=(format!("background:{}", plots::css_colour(index))) {} (config) " " }
-            }
-        }
-    }
-}
-
 fn method(results: &Results) -> Markup {
     let settings = &results.settings;
     html! {

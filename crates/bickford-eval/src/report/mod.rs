@@ -4,7 +4,7 @@ pub mod analysis;
 pub mod compare;
 mod explain;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod html;
 pub mod markdown;
 mod plots;
@@ -17,16 +17,9 @@ use std::path::Path;
 use analysis::{Analysis, Cell};
 
 use crate::error::EvalError;
-use crate::results::Results;
+use crate::results::{CSV, HTML, JSON, Results};
 use crate::rows::Row;
 use crate::stats::interval_label;
-
-/// The page.
-pub(crate) const HTML: &str = "report.html";
-/// Everything that a report is made of.
-pub(crate) const JSON: &str = "report.json";
-/// The table.
-pub(crate) const CSV: &str = "report.csv";
 
 /// Writes `report.html`, `report.json` and `report.csv` into `directory`.
 ///

@@ -4,7 +4,6 @@ use maud::{Markup, PreEscaped, html};
 
 use super::analysis::{Analysis, Cell, RowAnalysis, Usage};
 use super::figure;
-use super::html::key;
 use super::plots::{self, Line};
 use crate::reference::{COLUMNS, PaperRow, count_classes, sac10_finding};
 use crate::rows::WorkloadClass;
@@ -238,6 +237,17 @@ pub(super) fn figures(analysis: &Analysis<'_>) -> Result<Markup, String> {
             }
         }
     })
+}
+
+/// The key of plots and bars.
+fn key(configs: &[&str]) -> Markup {
+    html! {
+        p.key {
+            @for (index, config) in configs.iter().enumerate() {
+                span { i style=(format!("background:{}", plots::css_colour(index))) {} (config) " " }
+            }
+        }
+    }
 }
 
 /// What was measured for a figure, in a sentence: the difference to native over its points.
