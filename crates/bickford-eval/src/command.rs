@@ -1,5 +1,6 @@
 //! `bickford eval` from its arguments to its exit status.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -157,26 +158,15 @@ fn go_on(directory: &Path, retry_failed: bool) -> Result<Store, EvalError> {
     Ok(store)
 }
 
-fn keep_costs(
-    store: &mut Store,
-    costs: std::collections::BTreeMap<String, f64>,
-) -> Result<(), EvalError> {
-    for (row, nanoseconds) in costs {
-        let name = store
-            .results
-            .settings
-            .rows
-            .iter()
-            .find(|r| r.id == row)
-            .map_or(row.clone(), |r| r.name.clone());
-        if !store
-            .results
-            .notes
-            .iter()
-            .any(|n| n.starts_with(&format!("{name}: the engine")))
-        {
+fn keep_costs(store: &mut Store, costs: BTreeMap<String, f64>) -> Result<(), EvalError> {
+    for (id, nanoseconds) in costs {
+        let row = store.results.settings.rows.iter().find(|r| r.id == id);
+        let name = row.map_or(id.as_str(), |r| r.name.as_str());
+        let told = format!("{name}: the engine");
+        let mut notes = store.results.notes.iter();
+        if !notes.any(|note| note.starts_with(&told)) {
             store.note(&format!(
-                "{name}: the engine itself takes {nanoseconds:.0} ns per operation (measured with no file system)."
+                "{told} itself takes {nanoseconds:.0} ns per operation (measured with no file system)."
             ))?;
         }
     }
@@ -261,14 +251,8 @@ fn scale(args: &EvalArgs) -> f64 {
 
 /// The command line as the user gave it, quoted for a shell.
 fn repeat() -> String {
-    let words: Vec<String> = std::env::args_os()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    words
-        .iter()
-        .map(|w| quoted(w))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// For a shell, as it is where it needs no quotes.
