@@ -9,6 +9,7 @@ use crate::rows::{Row, WorkloadClass};
 use crate::stats::{Class, Comparison, Summary, median};
 
 use super::explain::{self, Sentence};
+use super::figure;
 
 /// Everything the report says, before it is laid out.
 #[derive(Debug)]
@@ -51,6 +52,18 @@ pub struct Cell<'a> {
     pub requests: Option<(&'a Measured, &'a Requests)>,
     /// Why it is as it is, from the measurements.
     pub explanation: Vec<Sentence>,
+}
+
+impl RowAnalysis<'_> {
+    /// Native's throughput with its unit; `None` where there is no result.
+    pub(super) fn native(&self) -> Option<String> {
+        let summary = self.cells.first()?.summary?;
+        Some(format!(
+            "{} {}",
+            figure(summary.median),
+            self.row.kind.unit()
+        ))
+    }
 }
 
 impl Cell<'_> {

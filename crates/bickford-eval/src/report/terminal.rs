@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 
 use super::analysis::{Analysis, Cell};
-use super::figure;
 use crate::results::Results;
 use crate::rows::WorkloadClass;
 use crate::stats::{Class, interval_name};
@@ -48,16 +47,12 @@ fn render(results: &Results, colours: bool) -> String {
     }
     out.push('\n');
     for row in &analysis.rows {
-        let native = row.cells.first().and_then(|c| c.summary);
-        let native = native.map_or("-".into(), |s| {
-            format!("{} {}", figure(s.median), row.row.kind.unit())
-        });
         let _ = write!(
             out,
             "{:<8} {:<name$} {:>22}",
             harmless(&row.row.id),
             harmless(&row.row.name),
-            native
+            row.native().unwrap_or_else(|| "-".into())
         );
         for cell in row.cells.iter().skip(1) {
             let _ = write!(out, " {}", difference(cell, colours));

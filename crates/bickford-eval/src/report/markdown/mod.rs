@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use super::analysis::{Analysis, Cell, RowAnalysis};
 use super::sections::{FIGURES, here};
-use super::{date, figure, html};
+use super::{date, html};
 use crate::reference::{self, PaperRow, sac10_finding};
 use crate::results::Results;
 use crate::rows::WorkloadClass;
@@ -278,10 +278,7 @@ fn table(out: &mut String, analysis: &Analysis<'_>, page: Option<&str>) {
         if paper { "--:|--:|--:|--:|" } else { "" }
     );
     for row in &analysis.rows {
-        let native = row.cells.first().and_then(|c| c.summary);
-        let native = native.map_or("none".into(), |s| {
-            format!("{} {}", figure(s.median), row.row.kind.unit())
-        });
+        let native = row.native().unwrap_or_else(|| "none".into());
         let cells: Vec<String> = row.cells.iter().skip(1).map(difference).collect();
         let paper = row.paper.as_ref().map_or(String::new(), |p| {
             reference::COLUMNS

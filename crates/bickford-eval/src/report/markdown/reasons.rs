@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::{Part, SUMMARY, difference, escape, line, machine, slug};
 use crate::report::analysis::{Analysis, Cell, RowAnalysis};
 use crate::report::explain::remedies::{OF_SMALL_FILES, REMEDIES};
-use crate::report::figure;
 use crate::stats::Class;
 
 /// The page of one run.
@@ -84,14 +83,9 @@ pub(super) fn rows(out: &mut String, analysis: &Analysis<'_>, depth: usize) {
             continue;
         }
         line!(out, "\n{heading} {}\n", row.row.id);
-        let native = row.cells.first();
-        let rate = native
-            .and_then(|c| c.summary)
-            .map_or("no result".into(), |s| {
-                format!("{} {}", figure(s.median), row.row.kind.unit())
-            });
+        let rate = row.native().unwrap_or_else(|| "no result".into());
         line!(out, "{}; native {rate}.\n", escape(&row.row.name));
-        if let Some(error) = native.and_then(|c| c.error) {
+        if let Some(error) = row.cells.first().and_then(|c| c.error) {
             line!(out, "- **native, error**: {}", escape(error));
         }
         for cell in cells {
