@@ -219,17 +219,14 @@ impl Comparison {
         let below = median(reference).filter(|v| *v > 0.0)?;
         let ratio = median(other)? / below;
         let bounds = bootstrap_ratio(reference, other)?;
-        let percent = |r: f64| (r - 1.0) * 100.0;
-        let interval_pct = Interval {
-            low: percent(bounds.low),
-            high: percent(bounds.high),
-        };
+        let difference_pct = percent(ratio);
+        let interval_pct = bounds.in_percent();
         Some(Self {
             ratio,
-            difference_pct: percent(ratio),
+            difference_pct,
             interval_pct,
             rounds: reference.len().min(other.len()),
-            class: Class::of_difference(percent(ratio)),
+            class: Class::of_difference(difference_pct),
             class_range: (
                 Class::of_difference(interval_pct.high),
                 Class::of_difference(interval_pct.low),
@@ -265,20 +262,29 @@ impl Change {
         };
         let first = ratio(before).filter(|v| *v > 0.0)?;
         let bounds = bootstrap(&[before.1, after.0], &[before.0, after.1])?;
-        let percent = |r: f64| (r - 1.0) * 100.0;
         let groups = [before.0, before.1, after.0, after.1];
         Some(Self {
             difference_pct: percent(ratio(after)? / first),
-            interval_pct: Interval {
-                low: percent(bounds.low),
-                high: percent(bounds.high),
-            },
+            interval_pct: bounds.in_percent(),
             rounds: groups.iter().map(|g| g.len()).min()?,
         })
     }
 }
 
+/// What a ratio is as a difference in percent.
+fn percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
 impl Interval {
+    /// The interval of a difference in percent, of that of a ratio.
+    fn in_percent(self) -> Self {
+        Self {
+            low: percent(self.low),
+            high: percent(self.high),
+        }
+    }
+
     /// True where it holds 0: for an interval of a difference, nothing may have changed.
     #[must_use]
     pub fn holds_zero(&self) -> bool {
