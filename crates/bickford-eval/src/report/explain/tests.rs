@@ -1,45 +1,27 @@
 //! Sentences from what was measured.
 
 use super::*;
-use crate::measure::cpu::SystemTime;
-use crate::measure::{OpLatency, Work};
+use crate::report::fixture;
 use crate::rows::fast17;
 
 fn times(op: &str, count: u64) -> OpLatency {
+    let op = op.to_owned();
+    let [latency] = fixture::measured(0.0).work.latencies.try_into().unwrap();
     OpLatency {
-        op: op.to_owned(),
+        op,
         count,
-        mean_us: 100.0,
-        p50_us: 100.0,
-        p95_us: 100.0,
-        p99_us: 100.0,
-        p999_us: 100.0,
-        max_us: 100.0,
+        ..latency
     }
 }
 
 /// 1,000 operations in a second.
 fn measured(daemon_s: f64) -> Measured {
     Measured {
-        throughput: 1000.0,
-        work: Work {
-            operations: 1000,
-            elapsed_s: 1.0,
-            latencies: vec![times("createfile", 1000)],
-            ..Work::default()
-        },
-        wall_s: 1.0,
-        workload_s: 0.1,
         daemon: Some(ProcessTime {
             user_s: 0.0,
             system_s: daemon_s,
         }),
-        system: SystemTime::default(),
-        cycles: None,
-        disk: None,
-        requests: None,
-        caches: None,
-        memory_limit: None,
+        ..fixture::measured(1000.0)
     }
 }
 
