@@ -15,6 +15,7 @@ use std::fs;
 use std::path::Path;
 
 use analysis::{Analysis, Cell};
+use jiff::Timestamp;
 
 use crate::error::EvalError;
 use crate::results::{CSV, HTML, JSON, Results};
@@ -142,27 +143,11 @@ fn record(row: &Row, cell: &Cell<'_>) -> [String; COLUMNS.len()] {
 /// `seconds` since 1970 as date and time in UTC.
 #[must_use]
 pub fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days since 1 March of the year 0, in eras of 400 years (the civil calendar's own period).
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let moment = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| Timestamp::from_second(seconds).ok())
+        .unwrap_or(Timestamp::MAX);
+    moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// A number with three significant digits, and thousands separated.
