@@ -1,7 +1,7 @@
 //! What the kernel offers: version, protocol, io_uring, pass-through.
 
+use bickford::abi::{InitFlags, KERNEL_VERSION, MINOR_VERSION};
 use bickford::mount::{KernelOffer, probe_kernel};
-use bickford_abi::{InitFlags, KERNEL_VERSION, MINOR_VERSION};
 use rustix::thread::CapabilitySet;
 
 use super::{Finding, Status, as_root, capable, setting};
