@@ -103,13 +103,6 @@ impl LowerName {
             Self::Watch => Lower::Watch,
         }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Watch => "watch",
-        }
-    }
 }
 
 /// What is chosen on the command line; what is `None` is the preset's choice.
@@ -378,8 +371,8 @@ impl Backend {
     fn lower_in_force(&self) -> &'static str {
         let settings = self.stackfs.settings();
         match (settings.exclusive, self.stackfs.is_watched()) {
-            (true, _) => LowerName::Exclusive.name(),
-            (_, true) => LowerName::Watch.name(),
+            (true, _) => "exclusive",
+            (_, true) => "watch",
             _ => "shared",
         }
     }

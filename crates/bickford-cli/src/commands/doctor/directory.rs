@@ -19,15 +19,8 @@ pub(super) fn look(directory: &Path) -> Result<Vec<Finding>, Failure> {
         )));
     }
     let mounts = MountEntry::all().map_err(failed)?;
-    // Of two mounts at the same place the later one is on top.
-    let below = mounts
-        .iter()
-        .filter(|mount| path.starts_with(&mount.mountpoint));
-    let below = below.max_by_key(|mount| mount.mountpoint.components().count());
-    let mut findings = Vec::new();
-    if let Some(below) = below {
-        findings.push(file_system(&path, below));
-    }
+    let below = MountEntry::containing(&mounts, &path);
+    let mut findings = Vec::from_iter(below.map(|below| file_system(&path, below)));
     findings.push(inodes(&path)?);
     findings.push(watching());
     Ok(findings)
