@@ -2,13 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use bickford_conformance::{LockKind, locked_by, record_lock, run};
+use bickford_conformance::{LockKind, locked_by, record_lock, run, wait_for};
 use rustix::fs::FlockOperation;
 
 use super::{Check, Seen, saw};
+
+/// How long what was given up may still be on its way.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const CHECKS: &[Check] = &[
     ("whole-locks", whole_locks),
@@ -32,33 +36,43 @@ fn other_process(kind: &str, path: &Path) -> String {
     run(Command::new(worker).args(["try-lock", kind]).arg(path)).output
 }
 
-fn whole_locks(top: &Path) -> Seen {
-    let mut seen = Seen::new();
+/// A new file, open for reading and writing.
+fn new_file(top: &Path) -> (PathBuf, File) {
     let path = top.join("file");
-    let file = File::create(&path).expect("create");
-    let lock = |operation| rustix::fs::flock(&file, operation);
-    saw!(seen, other_process("flock", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::LockExclusive),
-        other_process("flock", &path)
-    );
-    saw!(seen, other_process("flock-shared", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::LockShared),
-        other_process("flock-shared", &path)
-    );
-    saw!(seen, other_process("flock", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::Unlock),
-        other_process("flock", &path)
-    );
-    saw!(seen, lock(FlockOperation::LockExclusive));
+    fs::write(&path, "").expect("create");
+    let file = open(&path);
+    (path, file)
+}
+
+fn open(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path);
+    file.expect("open")
+}
+
+type Lock = fn(&File, FlockOperation) -> rustix::io::Result<()>;
+
+/// What another process gets while this one has a lock of `kind` and changes it.
+fn one_after_the_other(top: &Path, kind: &str, lock: Lock) -> Seen {
+    let mut seen = Seen::new();
+    let (path, file) = new_file(top);
+    let shared = format!("{kind}-shared");
+    saw!(seen, other_process(kind, &path));
+    saw!(seen, lock(&file, FlockOperation::LockExclusive));
+    saw!(seen, other_process(kind, &path));
+    saw!(seen, other_process(&shared, &path));
+    saw!(seen, lock(&file, FlockOperation::LockShared));
+    saw!(seen, other_process(&shared, &path));
+    saw!(seen, other_process(kind, &path));
+    saw!(seen, lock(&file, FlockOperation::Unlock));
+    saw!(seen, other_process(kind, &path));
+    saw!(seen, lock(&file, FlockOperation::LockExclusive));
     drop(file);
-    saw!(seen, freed("flock", &path));
+    saw!(seen, freed(kind, &path));
     seen
+}
+
+fn whole_locks(top: &Path) -> Seen {
+    one_after_the_other(top, "flock", |file, how| rustix::fs::flock(file, how))
 }
 
 /// Such a lock belongs to one open, not to all that may share what is below it.
@@ -77,44 +91,13 @@ fn whole_locks_of_readers(top: &Path) -> Seen {
     saw!(seen, rustix::fs::flock(&third, exclusive));
     saw!(seen, rustix::fs::flock(&first, FlockOperation::Unlock));
     drop(second);
-    let deadline = std::time::Duration::from_secs(60);
-    let gone =
-        bickford_conformance::wait_for(deadline, || rustix::fs::flock(&third, exclusive).is_ok());
+    let gone = wait_for(PATIENCE, || rustix::fs::flock(&third, exclusive).is_ok());
     saw!(seen, gone);
     seen
 }
 
 fn record_locks(top: &Path) -> Seen {
-    let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .expect("open");
-    let lock = |operation| rustix::fs::fcntl_lock(&file, operation);
-    saw!(
-        seen,
-        lock(FlockOperation::LockExclusive),
-        other_process("record", &path)
-    );
-    saw!(seen, other_process("record-shared", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::LockShared),
-        other_process("record-shared", &path)
-    );
-    saw!(seen, other_process("record", &path));
-    saw!(
-        seen,
-        lock(FlockOperation::Unlock),
-        other_process("record", &path)
-    );
-    saw!(seen, lock(FlockOperation::LockExclusive));
-    drop(file);
-    saw!(seen, freed("record", &path));
-    seen
+    one_after_the_other(top, "record", |file, how| rustix::fs::fcntl_lock(file, how))
 }
 
 /// A process that holds a lock until it is told to go on, which is after each line it has written.
@@ -163,10 +146,7 @@ impl Drop for Holding {
 /// Who holds a lock is told, whoever else holds others.
 fn record_locks_of_several(top: &Path) -> Seen {
     let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let file = File::options().read(true).write(true).open(&path);
-    let file = file.expect("open");
+    let (path, file) = new_file(top);
     let holding = [
         ("read", ["0", "10"]),
         ("read", ["5", "15"]),
@@ -199,10 +179,8 @@ fn record_locks_of_several(top: &Path) -> Seen {
     let [first, ..] = &mut holding;
     first.go_on();
     first.process.wait().expect("wait");
-    assert!(bickford_conformance::wait_for(
-        std::time::Duration::from_secs(60),
-        || locked_by(&file, 2, 1).expect("F_GETLK").is_none()
-    ));
+    let is_free = || locked_by(&file, 2, 1).expect("F_GETLK").is_none();
+    assert!(wait_for(PATIENCE, is_free));
     ask(&holding);
     seen
 }
@@ -211,10 +189,7 @@ fn record_locks_of_several(top: &Path) -> Seen {
 /// process closes the first changes nothing.
 fn record_locks_and_inherited_handles(top: &Path) -> Seen {
     let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let open = || File::options().read(true).write(true).open(&path);
-    let first = open().expect("open");
+    let (path, first) = new_file(top);
     let other = top.join("other");
     fs::write(&other, "").expect("create");
     let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-worker"));
@@ -228,7 +203,7 @@ fn record_locks_and_inherited_handles(top: &Path) -> Seen {
     saw!(seen, lock(&first), other_process("record", &path));
     drop(first);
     saw!(seen, other_process("record", &path));
-    let second = open().expect("open");
+    let second = open(&path);
     saw!(seen, lock(&second));
     holding.go_on();
     holding.process.wait().expect("wait");
@@ -243,10 +218,7 @@ fn record_locks_and_inherited_handles(top: &Path) -> Seen {
 /// Two processes that wait for each other: one is refused, and the other gets its lock then.
 fn record_locks_in_deadlock(top: &Path) -> Seen {
     let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let file = File::options().read(true).write(true).open(&path);
-    let file = file.expect("open");
+    let (path, file) = new_file(top);
     for _ in 0..5 {
         let mut other = Holding::start("write", &path, &["0", "1", "1", "1"]);
         record_lock(&file, LockKind::Write, 1, 1).expect("lock");
@@ -269,10 +241,7 @@ fn record_locks_in_deadlock(top: &Path) -> Seen {
 /// each other.
 fn record_locks_in_deadlock_later(top: &Path) -> Seen {
     let mut seen = Seen::new();
-    let path = top.join("file");
-    fs::write(&path, "").expect("create");
-    let file = File::options().read(true).write(true).open(&path);
-    let file = file.expect("open");
+    let (path, file) = new_file(top);
     for _ in 0..5 {
         let mut first = Holding::start("write", &path, &["0", "1"]);
         record_lock(&file, LockKind::Write, 1, 1).expect("lock");
@@ -280,7 +249,7 @@ fn record_locks_in_deadlock_later(top: &Path) -> Seen {
         other.go_on();
         let releasing = std::thread::spawn(move || {
             // Until both wait, or else it is the plain case.
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
             first.go_on();
             first.process.wait().expect("wait");
         });
@@ -301,6 +270,5 @@ fn record_locks_in_deadlock_later(top: &Path) -> Seen {
 /// Whether another process gets a lock whose holder has closed the file. The close of a mount's file
 /// may be on its way still.
 fn freed(kind: &str, path: &Path) -> bool {
-    let deadline = std::time::Duration::from_secs(60);
-    bickford_conformance::wait_for(deadline, || other_process(kind, path) == "locked\n")
+    wait_for(PATIENCE, || other_process(kind, path) == "locked\n")
 }
