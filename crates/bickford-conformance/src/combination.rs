@@ -122,15 +122,25 @@ impl fmt::Display for Combination {
 }
 
 impl Combination {
+    /// A preset as it comes.
+    #[must_use]
+    pub fn preset(preset: Preset) -> Self {
+        Self {
+            preset,
+            transport: Transport::Auto,
+            workers: None,
+            io: None,
+            watch: false,
+        }
+    }
+
     /// A preset over `/dev/fuse` with so many workers.
     #[must_use]
     pub fn dev(preset: Preset, workers: u32) -> Self {
         Self {
-            preset,
             transport: Transport::Dev,
             workers: Some(workers),
-            io: None,
-            watch: false,
+            ..Self::preset(preset)
         }
     }
 
@@ -138,11 +148,9 @@ impl Combination {
     #[must_use]
     pub fn fast(transport: Transport, io: Io) -> Self {
         Self {
-            preset: Preset::Fast,
             transport,
-            workers: None,
             io: Some(io),
-            watch: false,
+            ..Self::preset(Preset::Fast)
         }
     }
 
@@ -152,8 +160,7 @@ impl Combination {
     pub fn uring() -> Self {
         Self {
             transport: Transport::Uring,
-            workers: None,
-            ..Self::dev(Preset::Opt, 1)
+            ..Self::preset(Preset::Opt)
         }
     }
 

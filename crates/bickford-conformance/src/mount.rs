@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::combination::{Combination, Transport};
-use crate::machine::{ENABLE_URING, is_fuse, mount_at};
+use crate::machine::{ENABLE_URING, is_fuse, mount_at, ordinary_user};
 use crate::start_line::StartLine;
 use crate::watchdog::{self, Watchdog, Watched, wait_for};
 use crate::{BODY_DEADLINE, Finished, diagnosis, run, scratch};
@@ -67,10 +67,10 @@ impl MountBuilder {
         self
     }
 
-    /// Mounts as another user and group, without `allow_other`.
+    /// Mounts as the ordinary user, without `allow_other`.
     #[must_use]
-    pub fn user(mut self, user: u32, group: u32) -> Self {
-        self.user = Some((user, group));
+    pub fn by_ordinary_user(mut self) -> Self {
+        self.user = Some(ordinary_user());
         self
     }
 

@@ -1,13 +1,13 @@
 //! Lower directories on ext4.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::machine::fuse_mounts;
+use crate::machine::{fuse_mounts, ordinary_user};
 use crate::program::run_ok;
 use crate::watchdog::unmount_lazily;
 
@@ -62,6 +62,35 @@ impl Scratch {
         // pjdfstest and the ordinary user need to get in.
         open_to_all(&path);
         path
+    }
+
+    /// The same, of the ordinary user.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    #[must_use]
+    pub fn directory_of_user(&self, name: &str) -> PathBuf {
+        let path = self.directory(name);
+        let (user, group) = ordinary_user();
+        chown(&path, Some(user), Some(group))
+            .unwrap_or_else(|error| panic!("chown {}: {error}", path.display()));
+        path
+    }
+
+    /// The layer `crypt` with a key in it that is cheap to open, and made where there is none.
+    ///
+    /// # Panics
+    /// When its passphrase cannot be written.
+    #[must_use]
+    pub fn crypt_layer(&self) -> String {
+        let (key, passphrase) = (self.path().join("key"), self.path().join("passphrase"));
+        fs::write(&passphrase, "correct horse\n")
+            .unwrap_or_else(|error| panic!("{}: {error}", passphrase.display()));
+        format!(
+            "crypt:key={},passphrase-file={},create=true,memory=64K,passes=1",
+            key.display(),
+            passphrase.display()
+        )
     }
 }
 

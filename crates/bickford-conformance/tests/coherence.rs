@@ -167,13 +167,7 @@ fn what_changes_below_is_seen_above() {
 fn what_changes_below_a_layer_that_encrypts_names_is_seen_above() {
     require_root();
     let scratch = Scratch::new("coherence-crypt");
-    let (key, passphrase) = (scratch.path().join("key"), scratch.path().join("pass"));
-    fs::write(&passphrase, "correct horse\n").expect("passphrase");
-    let layer = format!(
-        "crypt:key={},passphrase-file={},create=true,memory=64K,passes=1",
-        key.display(),
-        passphrase.display()
-    );
+    let layer = scratch.crypt_layer();
     let lower = scratch.directory("lower");
     let watching = Combination::all().into_iter().find(|one| one.watch);
     let mount = |combination: &Combination| {

@@ -2,7 +2,6 @@
 //! was insisted on.
 
 use std::fs;
-use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -98,29 +97,14 @@ fn refused(finished: &Finished, parts: &[&str]) {
     }
 }
 
-/// A lower directory of the ordinary user.
-fn lower_of_user(scratch: &Scratch, name: &str) -> PathBuf {
-    let (user, group) = ordinary_user();
-    let lower = scratch.directory(name);
-    chown(&lower, Some(user), Some(group)).expect("chown");
-    lower
-}
-
 #[test]
 fn pass_through_without_privileges_is_replaced_or_refused() {
     require_root();
     let _open = OpenDevice::new();
-    let (user, group) = ordinary_user();
     let scratch = Scratch::new("fallback");
-    let lower = lower_of_user(&scratch, "lower");
-    let fast = Combination {
-        preset: Preset::Fast,
-        transport: Transport::Auto,
-        workers: None,
-        io: None,
-        watch: false,
-    };
-    let mount = Mount::over(&lower, &fast).user(user, group).must_start();
+    let lower = scratch.directory_of_user("lower");
+    let fast = Combination::preset(Preset::Fast);
+    let mount = Mount::over(&lower, &fast).by_ordinary_user().must_start();
     assert_eq!(
         mount.start_line().get("io"),
         Some("plain"),
@@ -129,7 +113,7 @@ fn pass_through_without_privileges_is_replaced_or_refused() {
     );
     mount.finish();
     let insisting = Combination::fast(Transport::Dev, Io::Passthrough);
-    let started = Mount::over(&lower, &insisting).user(user, group).start();
+    let started = Mount::over(&lower, &insisting).by_ordinary_user().start();
     let error = started.expect_err("pass-through without privileges");
     for part in ["passthrough", "CAP_SYS_ADMIN"] {
         assert!(error.log.contains(part), "{part}: {error}");
@@ -142,17 +126,11 @@ fn watching_without_privileges_is_said_and_the_cache_is_short() {
     let _open = OpenDevice::new();
     let (user, group) = ordinary_user();
     let scratch = Scratch::new("unwatched");
-    let lower = lower_of_user(&scratch, "lower");
-    let unwatched = Combination {
-        preset: Preset::Fast,
-        transport: Transport::Dev,
-        workers: None,
-        io: Some(Io::Plain),
-        watch: false,
-    };
+    let lower = scratch.directory_of_user("lower");
+    let unwatched = Combination::fast(Transport::Dev, Io::Plain);
     let mount = Mount::over(&lower, &unwatched)
         .argument("--lower=watch")
-        .user(user, group)
+        .by_ordinary_user()
         .must_start();
     assert_eq!(
         mount.start_line().get("lower"),
@@ -237,14 +215,13 @@ fn low_latency_holds_the_device_while_requests_come() {
 fn low_latency_and_read_ahead_without_privileges_are_said() {
     require_root();
     let _open = OpenDevice::new();
-    let (user, group) = ordinary_user();
     let scratch = Scratch::new("latency");
-    let lower = lower_of_user(&scratch, "lower");
+    let lower = scratch.directory_of_user("lower");
     let combination = Combination::fast(Transport::Dev, Io::Plain);
     let mount = Mount::over(&lower, &combination)
         .argument("--low-latency")
         .argument("--log=debug")
-        .user(user, group)
+        .by_ordinary_user()
         .must_start();
     let log = mount.log();
     assert_eq!(mount.start_line().get("low_latency"), Some("off:"), "{log}");

@@ -15,17 +15,6 @@ use bickford_conformance::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The layer `crypt` with a key in `directory`, cheap to open.
-fn crypt(directory: &Path) -> String {
-    let (key, passphrase) = (directory.join("key"), directory.join("passphrase"));
-    fs::write(&passphrase, "correct horse\n").expect("passphrase");
-    format!(
-        "crypt:key={},passphrase-file={},create=true,memory=64K,passes=1",
-        key.display(),
-        passphrase.display()
-    )
-}
-
 fn with_layer(lower: &Path, combination: &Combination, layer: &str) -> Mount {
     Mount::over(lower, combination)
         .argument("--layer")
@@ -60,7 +49,7 @@ fn a_log_leaves_kernel_pass_through_on() {
 fn random_operations_are_encrypted_right() {
     require_root();
     let scratch = Scratch::new("layer-crypt-fsx");
-    let layer = crypt(scratch.path());
+    let layer = scratch.crypt_layer();
     let operations = if full_length() { "50000" } else { "4000" };
     for combination in Combination::few() {
         let lower = scratch.directory(&combination.to_string());
@@ -142,7 +131,7 @@ fn check(directory: &Path, synced: usize) {
 fn a_killed_daemon_leaves_no_wrong_contents() {
     require_root();
     let scratch = Scratch::new("layer-crypt-kill");
-    let layer = crypt(scratch.path());
+    let layer = scratch.crypt_layer();
     let combination = Combination::dev(Preset::Opt, 4);
     let rounds = if full_length() { 50 } else { 6 };
     for round in 0..rounds {

@@ -88,16 +88,7 @@ const ENCRYPTED: &[&str] = &[
 fn every_result_through_crypt_is_that_of_the_lower_file_system() {
     require_root();
     let scratch = Scratch::new("pjdfstest-crypt");
-    let (key, passphrase) = (
-        scratch.path().join("key"),
-        scratch.path().join("passphrase"),
-    );
-    fs::write(&passphrase, "correct horse\n").expect("passphrase");
-    let layer = format!(
-        "crypt:key={},passphrase-file={},create=true,memory=64K,passes=1",
-        key.display(),
-        passphrase.display()
-    );
+    let layer = scratch.crypt_layer();
     let patterns = if full_length() { &[] } else { ENCRYPTED };
     let (configuration, native) = natively(&scratch, patterns);
     assert!(

@@ -1,9 +1,8 @@
 //! An ordinary user mounts through fusermount3, for no one else.
 
 use std::fs;
-use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bickford_conformance::{
@@ -28,6 +27,13 @@ fn as_user(user: (u32, u32), program: &str, arguments: &[&str], path: &Path) -> 
         .gid(user.1))
 }
 
+/// A directory of the ordinary user, and that user's mount of it.
+fn mount_of_user(scratch: &Scratch, combination: &Combination) -> (PathBuf, Mount) {
+    let lower = scratch.directory_of_user("lower");
+    let mount = Mount::over(&lower, combination).by_ordinary_user();
+    (lower, mount.must_start())
+}
+
 #[test]
 fn the_mount_is_its_users_and_nobody_elses() {
     require_root();
@@ -37,11 +43,7 @@ fn the_mount_is_its_users_and_nobody_elses() {
     let _open = OpenDevice::new();
     let user = ordinary_user();
     let scratch = Scratch::new("user");
-    let lower = scratch.directory("lower");
-    chown(&lower, Some(user.0), Some(user.1)).expect("chown");
-    let mount = Mount::over(&lower, &combination)
-        .user(user.0, user.1)
-        .must_start();
+    let (lower, mount) = mount_of_user(&scratch, &combination);
     let file = mount.path().join("file");
     let made = as_user(
         user,
@@ -83,21 +85,11 @@ fn a_file_of_the_user_is_written_after_its_mode_forbids_it() {
     require_root();
     let _open = OpenDevice::new();
     let user = ordinary_user();
-    let auto = Combination {
-        preset: Preset::Fast,
-        transport: Transport::Auto,
-        workers: None,
-        io: None,
-        watch: false,
-    };
+    let auto = Combination::preset(Preset::Fast);
     let others = [Io::Cached, Io::Direct].map(|io| Combination::fast(Transport::Dev, io));
     for combination in others.into_iter().chain([auto]) {
         let scratch = Scratch::new("user-modes");
-        let lower = scratch.directory("lower");
-        chown(&lower, Some(user.0), Some(user.1)).expect("chown");
-        let mount = Mount::over(&lower, &combination)
-            .user(user.0, user.1)
-            .must_start();
+        let (lower, mount) = mount_of_user(&scratch, &combination);
         // dd(1) cuts the file that it has made to where it begins to write.
         let script = "cd \"$0\" && umask 0222 && printf x | dd of=cut bs=1 seek=99 2>&1 && \
                       umask 0022 && exec 3>late && chmod 0444 late && echo text >&3 && exec 3>&- && \
@@ -124,11 +116,7 @@ fn the_user_unmounts_what_the_user_mounted() {
     let _open = OpenDevice::new();
     let user = ordinary_user();
     let scratch = Scratch::new("user");
-    let lower = scratch.directory("lower");
-    chown(&lower, Some(user.0), Some(user.1)).expect("chown");
-    let mut mount = Mount::over(&lower, &combination)
-        .user(user.0, user.1)
-        .must_start();
+    let (_, mut mount) = mount_of_user(&scratch, &combination);
     // Reachable by that user, unlike the directory of the build.
     let program = mount.path().with_file_name("bickford");
     let program = program.to_str().expect("path");
@@ -151,11 +139,8 @@ fn allow_other_needs_the_administrators_leave() {
     let _open = OpenDevice::new();
     let user = ordinary_user();
     let scratch = Scratch::new("other");
-    let lower = scratch.directory("lower");
-    let mountpoint = scratch.directory("mnt");
-    for directory in [&lower, &mountpoint] {
-        chown(directory, Some(user.0), Some(user.1)).expect("chown");
-    }
+    let lower = scratch.directory_of_user("lower");
+    let mountpoint = scratch.directory_of_user("mnt");
     let program = scratch.path().join("bickford");
     fs::copy(command_path(), &program).expect("copy");
     let configuration = scratch.path().join("fuse.conf");

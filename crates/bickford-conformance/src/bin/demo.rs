@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bickford_conformance::{Combination, Mount, Preset, Scratch, Transport, same_tree};
+use bickford_conformance::{Combination, Mount, Preset, Scratch, same_tree};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -136,13 +136,7 @@ impl Place {
         let name = preset.name();
         let lower = scratch.directory(name);
         run(Command::new("cp").arg("-a").arg(tree).arg(&lower))?;
-        let combination = Combination {
-            preset,
-            transport: Transport::Auto,
-            workers: None,
-            io: None,
-            watch: false,
-        };
+        let combination = Combination::preset(preset);
         let mount = Mount::over(&lower, &combination)
             .deadline(DEADLINE)
             .start()?;
