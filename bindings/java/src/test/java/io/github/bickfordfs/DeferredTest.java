@@ -24,35 +24,14 @@ import org.junit.jupiter.api.Test;
 
 /** Answers that are given later. */
 class DeferredTest {
-    private static final int SIZE = 14;
-
     /** One file, whose reads are answered by the test. */
-    private static class Owing implements InodeFileSystem {
+    private static class Owing extends OneFile {
         final BlockingQueue<Deferred> owed = new LinkedBlockingQueue<>();
 
         Deferred next() throws InterruptedException {
             Deferred next = owed.poll(Place.DEADLINE_SECONDS, TimeUnit.SECONDS);
             assertNotNull(next, "nothing was deferred");
             return next;
-        }
-
-        @Override
-        public Entry lookup(Request request) throws IOException {
-            if (!request.name().equals("file")) {
-                throw new FuseException(Errno.ENOENT);
-            }
-            return Entry.of(2, Attr.file(2, 0644, SIZE), Entry.SECOND);
-        }
-
-        @Override
-        public Attributes getattr(Request request) {
-            return new Attributes(
-                    request.node() == ROOT ? Attr.directory(ROOT, 0755) : Attr.file(2, 0644, SIZE), Entry.SECOND);
-        }
-
-        @Override
-        public Opened open(Request request) {
-            return new Opened(7, Opened.DIRECT_IO);
         }
 
         @Override
@@ -97,12 +76,13 @@ class DeferredTest {
             place.until("it is in read(2)", () -> Arrays.stream(filling.getStackTrace())
                     .anyMatch(frame -> frame.isNativeMethod() && frame.getMethodName().equals("read0")));
             for (int i = 0; i < 2; i++) {
-                String message = assertThrows(IllegalStateException.class, () -> owed.complete(SIZE)).getMessage();
+                String message = assertThrows(IllegalStateException.class,
+                        () -> owed.complete(OneFile.SIZE)).getMessage();
                 assertTrue(message.contains("in use"), message);
             }
             pipe.sink().write(ByteBuffer.wrap("from the pipe!".getBytes()));
             filling.join();
-            owed.complete(SIZE);
+            owed.complete(OneFile.SIZE);
             assertEquals("from the pipe!", text.get());
             pipe.source().close();
             pipe.sink().close();
@@ -190,8 +170,8 @@ class DeferredTest {
             });
             System.gc();
             kept.get().fill((byte) 'x');
-            weak.get().get().complete(SIZE);
-            assertEquals("x".repeat(SIZE), text.get());
+            weak.get().get().complete(OneFile.SIZE);
+            assertEquals("x".repeat(OneFile.SIZE), text.get());
             assertEquals(0, records.size());
         }
     }

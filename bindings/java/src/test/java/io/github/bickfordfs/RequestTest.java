@@ -23,29 +23,6 @@ import org.junit.jupiter.api.Test;
 class RequestTest {
     private static final byte[] TEXT = "answered later".getBytes(StandardCharsets.UTF_8);
 
-    /** One file; subclasses say how it is read. */
-    private abstract static class OneFile implements InodeFileSystem {
-        @Override
-        public Entry lookup(Request request) throws IOException {
-            if (!request.name().equals("file")) {
-                throw new FuseException(Errno.ENOENT);
-            }
-            return Entry.of(2, Attr.file(2, 0644, TEXT.length), Entry.SECOND);
-        }
-
-        @Override
-        public Attributes getattr(Request request) {
-            return new Attributes(
-                    request.node() == ROOT ? Attr.directory(ROOT, 0755) : Attr.file(2, 0644, TEXT.length),
-                    Entry.SECOND);
-        }
-
-        @Override
-        public Opened open(Request request) {
-            return new Opened(7, Opened.DIRECT_IO);
-        }
-    }
-
     @Test
     void countsThatCannotBeAreLogged() throws Exception {
         class Wrong extends OneFile {
@@ -195,7 +172,7 @@ class RequestTest {
             String message = assertThrows(IOException.class, () -> Files.readString(file)).getMessage();
             assertTrue(message.contains("Input/output error"), message);
             records.check(ArrayIndexOutOfBoundsException.class, "a defect of the file system", "read");
-            assertEquals(TEXT.length, Files.size(file));
+            assertEquals(OneFile.SIZE, Files.size(file));
         }
     }
 
@@ -292,9 +269,9 @@ class RequestTest {
         try (Place place = new Place()) {
             var missing = place.directory.resolve("missing");
             String message = assertThrows(IOException.class,
-                    () -> Mount.inodes(new OneFile() {}, missing, MountOptions.DEFAULT)).getMessage();
+                    () -> Mount.inodes(new OneFile(), missing, MountOptions.DEFAULT)).getMessage();
             assertTrue(message.contains("missing") && message.contains("does not exist"), message);
-            message = assertThrows(IOException.class, () -> Mount.inodes(new OneFile() {}, place.mountpoint,
+            message = assertThrows(IOException.class, () -> Mount.inodes(new OneFile(), place.mountpoint,
                     MountOptions.DEFAULT.withOptions("colour=blue"))).getMessage();
             assertTrue(message.contains("colour"), message);
             assertThrows(FileSystemException.class, () -> Files.delete(missing));

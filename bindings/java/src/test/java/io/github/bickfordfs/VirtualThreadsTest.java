@@ -11,7 +11,6 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.AccessDeniedException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.UserDefinedFileAttributeView;
 import java.util.ArrayList;
@@ -42,28 +41,6 @@ class VirtualThreadsTest {
             fs.readAll(place.mountpoint);
         }
         assertTrue(fs.virtual.get());
-    }
-
-    /** One file, and what is thrown in its place. */
-    private static class OneFile implements InodeFileSystem {
-        @Override
-        public Entry lookup(Request request) throws IOException {
-            if (!request.name().equals("file")) {
-                throw new NoSuchFileException(request.name());
-            }
-            return Entry.of(2, Attr.file(2, 0644, 4), Entry.SECOND);
-        }
-
-        @Override
-        public Attributes getattr(Request request) throws IOException {
-            return new Attributes(
-                    request.node() == ROOT ? Attr.directory(ROOT, 0755) : Attr.file(2, 0644, 4), Entry.SECOND);
-        }
-
-        @Override
-        public Opened open(Request request) {
-            return new Opened(7, Opened.DIRECT_IO);
-        }
     }
 
     @Test
@@ -97,7 +74,7 @@ class VirtualThreadsTest {
                     () -> Files.createDirectory(place.mountpoint.resolve("new"))).getMessage();
             assertTrue(message.contains("Input/output error"), message);
             assertEquals(2, records.size());
-            assertEquals(4, Files.size(file));
+            assertEquals(OneFile.SIZE, Files.size(file));
         }
     }
 
