@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figure;
+use super::{figure, ratio};
 use crate::configurations::Side;
 use crate::results::{Cell, Results, Spread};
 use crate::rows::{ROWS, Row};
@@ -116,12 +116,7 @@ fn line(results: &Results, reach: &Reach, clients: usize) -> Option<String> {
                 (false, true) => "missed; some rounds met it",
                 (false, false) => "missed",
             };
-            let figures = format!(
-                "{} ({} to {}), {other}",
-                figure(spread.median),
-                figure(spread.least),
-                figure(spread.most)
-            );
+            let figures = format!("{}, {other}", ratio(Some(spread)));
             (verdict, figures)
         }
     };
