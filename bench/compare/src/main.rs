@@ -23,7 +23,7 @@ use clap::Parser;
 
 use configurations::{Configuration, Guest, PEERS, Peer, Side};
 use results::{Results, Run};
-use rows::{ROWS, Row, Scale};
+use rows::{CLIENTS, ROWS, Row, Scale};
 use runner::{Plan, Runner};
 
 /// Measure Bickford against other FUSE libraries and the native file system, in turn.
@@ -192,11 +192,7 @@ fn versions(bickford: Option<&Path>) -> BTreeMap<String, String> {
 }
 
 fn chosen_rows(arguments: &Arguments) -> Result<Vec<&'static Row>, String> {
-    if let Some(odd) = arguments
-        .clients
-        .iter()
-        .find(|n| ![1, 2, 8, 32].contains(*n))
-    {
+    if let Some(odd) = arguments.clients.iter().find(|n| !CLIENTS.contains(n)) {
         return Err(format!(
             "--clients {odd}: there are files for 1, 2, 8 and 32"
         ));

@@ -95,7 +95,8 @@ pub(crate) struct Row {
 /// Small files that rows share, for each number of clients. So many that what happens once after mounting
 /// does not show.
 const FILES: u64 = 12_000;
-const ALL: &[usize] = &[1, 2, 8, 32];
+/// Numbers of clients for which there are files.
+pub(crate) const CLIENTS: &[usize] = &[1, 2, 8, 32];
 const ONE: &[usize] = &[1];
 
 const fn names(id: &'static str, title: &'static str, work: Work, set: Set, ops: u64) -> Row {
@@ -105,7 +106,7 @@ const fn names(id: &'static str, title: &'static str, work: Work, set: Set, ops:
         work,
         set,
         cold: false,
-        clients: ALL,
+        clients: CLIENTS,
         ops,
         modes: &[Mode::Plain, Mode::Usual, Mode::AsPeers],
         ours: Mode::Usual,

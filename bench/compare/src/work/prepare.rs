@@ -5,12 +5,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{client_directory, data, names};
-use crate::rows::{Row, Scale, Set};
+use crate::rows::{CLIENTS, Row, Scale, Set};
 
 const PAGE: [u8; 4096] = [1; 4096];
-
-/// Numbers of clients for which there are files.
-const CLIENTS: [usize; 4] = [1, 2, 8, 32];
 
 /// The directory of a row's files below `root`; `configuration` has one of its own where the row writes.
 pub(crate) fn base(row: &Row, root: &Path, configuration: &str) -> PathBuf {
@@ -37,7 +34,7 @@ pub(crate) fn shared(root: &Path, scale: &Scale) -> io::Result<()> {
         File::create(list.join(names::file(index)))?;
     }
     let block = vec![1_u8; 1 << 20];
-    for clients in CLIENTS {
+    for &clients in CLIENTS {
         for index in 0..clients {
             let directory = client_directory(&root.join("names"), clients, index);
             fs::create_dir_all(&directory)?;
