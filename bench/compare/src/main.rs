@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bickford_eval::host::device::Choice;
 use bickford_eval::host::{self, Machine};
+use bickford_eval::signals::stop_on_signals;
 use clap::Parser;
 
 use configurations::{Configuration, Guest, PEERS, Peer, Side};
@@ -203,16 +203,6 @@ fn chosen_rows(arguments: &Arguments) -> Result<Vec<&'static Row>, String> {
     arguments.rows.iter().map(|id| rows::find(id)).collect()
 }
 
-/// A flag that Ctrl-C sets.
-fn stop_flag() -> Result<Arc<AtomicBool>, String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|e| format!("signals: {e}"))?;
-    }
-    Ok(stop)
-}
-
 /// Who takes part, and the command of this tree. Where none of ours does, the command may be missing.
 fn chosen(
     arguments: &Arguments,
@@ -252,7 +242,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
     let guests = configurations::guests(&arguments.with)?;
     let mut left_out = BTreeMap::new();
     let (configurations, bickford) = chosen(arguments, guests, &mut left_out)?;
-    let stop = stop_flag()?;
+    let stop = stop_on_signals().map_err(|e| e.to_string())?;
     let out = &arguments.out;
     fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     let plan = Plan {
