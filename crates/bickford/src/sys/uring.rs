@@ -6,6 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use bickford_abi::{
     FUSE_IO_URING_CMD_COMMIT_AND_FETCH, FUSE_IO_URING_CMD_REGISTER, OutHeader, UringCmdReq,
@@ -20,6 +22,8 @@ use super::mapping::Mapping;
 
 /// Commands and completions that one ring has room for at a time; more are submitted in turns.
 const DEPTH: u32 = 16;
+/// How long a ring waits before it hands over again what the kernel had no memory for.
+const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
 /// Marks the poll of the descriptor that wakes a ring.
 const WAKE: u64 = u64::MAX;
 /// The only registered file.
@@ -303,11 +307,20 @@ impl Ring {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             // Completions wait to be taken first.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
+            // No memory for a command, and none was taken: it is tried again, as io_uring_enter(2) says.
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                thread::sleep(NO_MEMORY_PAUSE);
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }
 
     fn enter(&mut self, want: usize) -> io::Result<usize> {
+        #[cfg(test)]
+        if let Some(number) = tests::FAILURE.take() {
+            return Err(io::Error::from_raw_os_error(number));
+        }
         if want == 0 {
             return self.ring.submit();
         }
@@ -363,4 +376,36 @@ fn builder() -> io_uring::Builder<squeue::Entry128, cqueue::Entry> {
     let mut builder = IoUring::builder();
     builder.setup_cqsize(DEPTH * 64).dontfork();
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+
+    use super::*;
+
+    thread_local! {
+        /// What this thread gets the next time that it enters a ring.
+        pub(super) static FAILURE: Cell<Option<i32>> = const { Cell::new(None) };
+    }
+
+    #[test]
+    fn what_the_kernel_could_not_take_for_now_is_handed_over_again() {
+        let device = File::open("/dev/fuse").map(OwnedFd::from);
+        let mut ring = match device.and_then(|device| Ring::new(&device, 0)) {
+            Ok(ring) => ring,
+            Err(error) => return println!("SKIPPED: a ring: {error}"),
+        };
+        ring.waker().wake();
+        for number in [libc::EAGAIN, libc::EINTR, libc::EBUSY] {
+            FAILURE.set(Some(number));
+            ring.submit(1).unwrap();
+            assert!(ring.has_unsubmitted() && ring.next_event().unwrap().is_none());
+        }
+        ring.submit(1).unwrap();
+        assert!(matches!(ring.next_event(), Ok(Some(Event::Woken))));
+        FAILURE.set(Some(libc::EBADF));
+        assert!(ring.submit(1).is_err());
+    }
 }
