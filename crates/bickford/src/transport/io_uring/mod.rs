@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::event::EventfdFlags;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 pub use probe::io_uring_obstacle;
@@ -44,6 +45,7 @@ pub use yielding::yielding_obstacle;
 use super::{Workers, Yielding};
 use crate::dispatch;
 use crate::filesystem::MAX_WRITE;
+use crate::sys::uring::{Area, Event, Ring};
 use queue::Queue;
 use spawn::{Role, Starting};
 
@@ -213,7 +215,7 @@ impl Prepared {
         for starting in self.starting {
             if let Err(error) = starting.go(dispatcher, Role::First) {
                 rings.shared.stop();
-                return Err(StartError::Refused(error));
+                return Err(refused(&rings.shared.device, error));
             }
         }
         for queue in &rings.shared.queues {
@@ -262,10 +264,36 @@ fn threads(workers: Workers, queues: u16, descriptors: u64) -> io::Result<(usize
 /// Why rings do not serve.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// The kernel refused a queue. It has gone back to /dev/fuse, and so must the session.
+    /// A queue could not be registered. The kernel has gone back to /dev/fuse, and so must the session.
     Refused(io::Error),
-    /// The rings are in force and cannot be served; the connection was aborted.
+    /// The kernel waits for rings that cannot be served; the connection was aborted.
     Broken(io::Error),
+}
+
+/// What comes of a queue that could not be registered.
+fn refused(device: &OwnedFd, error: io::Error) -> StartError {
+    match go_back(device) {
+        Ok(()) => StartError::Refused(error),
+        Err(also) => {
+            give_up(device);
+            let text = format!("{error}; going back to /dev/fuse: {also}");
+            StartError::Broken(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+/// Has the kernel go back to /dev/fuse, which it does when it refuses an entry. What it was never asked, for want
+/// of memory for the command, it has not refused: it would go on holding back every request.
+fn go_back(device: &OwnedFd) -> io::Result<()> {
+    let mut ring = Ring::new(device, 0)?;
+    // Without room for any request.
+    ring.register(Area::new(0)?, 0)?;
+    ring.submit(0)?;
+    match ring.next_event()? {
+        Some(Event::Lost(Errno::INVAL | Errno::OPNOTSUPP)) => Ok(()),
+        Some(Event::Lost(error)) => Err(error.into()),
+        _ => Err(io::Error::other("an entry without room was not refused")),
+    }
 }
 
 /// Bytes of names and data that an entry has room for: the kernel refuses less than max_write.

@@ -65,6 +65,10 @@ pub(super) fn spawn(shared: &Arc<Shared>, queue: &Arc<Queue>) -> io::Result<Star
 impl Starting {
     /// Has the thread register what entries it needs and serve.
     pub(super) fn go(self, dispatcher: &Arc<dispatch::Server>, role: Role) -> io::Result<()> {
+        #[cfg(test)]
+        if super::tests::NO_MEMORY.get() {
+            return Err(rustix::io::Errno::NOMEM.into());
+        }
         let (done, result) = channel();
         let go = Go {
             dispatcher: Arc::clone(dispatcher),

@@ -22,6 +22,8 @@ use crate::{Blocking, Context, MountedSession, NodeId, Session, SessionConfig};
 thread_local! {
     /// Bytes of payload that the next session on this thread offers.
     pub(super) static PAYLOAD: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The next session on this thread finds no memory for the commands that register its queues.
+    pub(super) static NO_MEMORY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How long anything may take before it counts as hung.
@@ -106,6 +108,20 @@ fn refused_queues_leave_a_mount_over_dev_fuse() {
             reason.contains("register queue 0: Invalid argument"),
             "{reason}"
         );
+        assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
+        session.unmount(Unmount::Normal).unwrap();
+        session.wait();
+    });
+}
+
+#[test]
+fn queues_that_the_kernel_was_not_asked_for_leave_a_mount_over_dev_fuse() {
+    NO_MEMORY.set(true);
+    mounted(TransportChoice::Auto, |dir, session| {
+        let transport = session.transport();
+        assert_eq!(transport.transport, Transport::DevFuse);
+        let reason = &transport.reason;
+        assert!(reason.contains("Cannot allocate memory"), "{reason}");
         assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
         session.unmount(Unmount::Normal).unwrap();
         session.wait();
