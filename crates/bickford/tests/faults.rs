@@ -7,6 +7,7 @@ mod log;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bickford::abi::{InHeader, InterruptIn, Opcode};
 use bickford::ops::{Data, Read};
@@ -98,6 +99,46 @@ fn an_interrupt_that_is_asked_for_too_late_is_nobody_elses() {
     assert!(own.is_raised() && !late.is_raised());
     assert_eq!(called.load(Ordering::SeqCst), 0);
     reply.ok(Data::Empty);
+}
+
+/// Has a panic when it is dropped.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("a panic of what is dropped");
+    }
+}
+
+#[test]
+fn what_an_interrupt_would_have_called_is_dropped_with_no_lock_held() {
+    let held = Arc::<Mutex<Option<Reply<Data>>>>::default();
+    let other = Arc::clone(&held);
+    let mut kernel = kernel(move |cx, _, reply| {
+        let earlier = other.lock().unwrap().take();
+        match cx.unique().0 {
+            100 => return *other.lock().unwrap() = Some(reply),
+            102 => cx.interrupt().on_raise(move || drop(earlier)),
+            _ => {
+                let fragile = Fragile;
+                cx.interrupt().on_raise(move || drop(fragile));
+            }
+        }
+        reply.ok(Data::Static(b"data"));
+    });
+    let (done, over) = channel();
+    std::thread::spawn(move || {
+        read(&mut kernel, 100);
+        let answers = [102, 100, 104].map(|unique| {
+            if unique != 100 {
+                read(&mut kernel, unique);
+            }
+            kernel.answer(unique).map(|answer| answer.error)
+        });
+        let _ = done.send(answers);
+    });
+    let answers = over.recv_timeout(Duration::from_secs(30));
+    assert_eq!(answers, Ok([Some(0), Some(-libc::EIO), Some(0)]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The table of requests that were received and not yet answered.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -208,6 +209,13 @@ impl InFlight {
         let removed = shard.slots.get_mut(index as usize).and_then(Option::take);
         if removed.is_some() {
             shard.free.push(index);
+        }
+        drop(shard);
+        // What was to be called at the interrupt is the user's, and may hold another reply.
+        if let Some(interrupt) = removed.and_then(|entry| entry.interrupt)
+            && catch_unwind(AssertUnwindSafe(|| drop(interrupt))).is_err()
+        {
+            tracing::error!("what was to be called at an interrupt panicked as it was dropped");
         }
     }
 
