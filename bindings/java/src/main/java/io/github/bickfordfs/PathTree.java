@@ -11,6 +11,7 @@ final class PathTree {
         private Node parent;
         private String name;
         private long lookups;
+        /** Immutable while it is empty, as most nodes are files. */
         private Map<String, Node> children = Map.of();
 
         Node(long id, Node parent, String name) {
@@ -93,10 +94,15 @@ final class PathTree {
     /** A name was removed. */
     synchronized void remove(long parent, String name) {
         Node directory = nodes.get(parent);
-        Node child = directory == null ? null : directory.children.remove(name);
+        Node child = directory == null ? null : orphan(directory, name);
         if (child != null) {
             child.parent = null;
         }
+    }
+
+    /** Takes a name out of a directory; null where it is not known. */
+    private static Node orphan(Node directory, String name) {
+        return directory.children.isEmpty() ? null : directory.children.remove(name);
     }
 
     /** A name was renamed; what was there before is gone. */
@@ -106,7 +112,7 @@ final class PathTree {
         if (from == null || to == null) {
             return;
         }
-        Node child = from.children.remove(name);
+        Node child = orphan(from, name);
         remove(newParent, newName);
         move(child, to, newName);
     }
@@ -118,8 +124,8 @@ final class PathTree {
         if (from == null || to == null) {
             return;
         }
-        Node child = from.children.remove(name);
-        Node other = to.children.remove(newName);
+        Node child = orphan(from, name);
+        Node other = orphan(to, newName);
         move(child, to, newName);
         move(other, from, name);
     }

@@ -155,6 +155,10 @@ class ExamplesTest {
         assertEquals(Path.of("moved"), Files.readSymbolicLink(symlink));
         assertEquals(1000, Files.size(symlink));
         assertEquals(Set.of("directory", "moved", "symlink"), names(root));
+        Path empty = Files.createDirectory(root.resolve("empty"));
+        moved = Files.move(Files.move(moved, empty.resolve("moved")), moved);
+        assertEquals(1000, Files.size(moved));
+        Files.delete(empty);
         Files.delete(directory);
         Files.delete(symlink);
         for (int i = 0; i < 300; i++) {

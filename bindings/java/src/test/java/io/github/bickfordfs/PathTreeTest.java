@@ -37,6 +37,21 @@ class PathTreeTest {
     }
 
     @Test
+    void whatIsMovedIntoADirectoryOfWhichNothingIsKnownIsThere() throws FuseException {
+        long moved = tree.lookup(ROOT, "moved");
+        long empty = tree.lookup(ROOT, "empty");
+        tree.rename(ROOT, "moved", empty, "name");
+        assertEquals("/empty/name", tree.path(moved));
+        long other = tree.lookup(ROOT, "other");
+        tree.exchange(ROOT, "empty", other, "name");
+        assertEquals("/other/name/name", tree.path(moved));
+        long file = tree.lookup(ROOT, "file");
+        tree.remove(file, "name");
+        tree.rename(file, "name", ROOT, "name");
+        assertEquals("/file", tree.path(file));
+    }
+
+    @Test
     void whatWasRemovedHasNoPath() throws FuseException {
         long directory = tree.lookup(ROOT, "directory");
         long below = tree.lookup(directory, "below");
