@@ -12,9 +12,11 @@ import io.github.bickfordfs.examples.NioFs;
 import io.github.bickfordfs.examples.NullFs;
 import io.github.bickfordfs.examples.UpperCase;
 import java.io.OutputStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.FileSystem;
+import java.nio.file.FileSystemException;
 import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -172,6 +174,12 @@ class ExamplesTest {
         assertEquals(Set.of("moved"), names(root));
     }
 
+    /** How many copies of large files of zip files this process has open. */
+    private static long copies() throws Exception {
+        return Place.command("ls", "-l", "/proc/" + ProcessHandle.current().pid() + "/fd").lines()
+                .filter(line -> line.contains("/niofs")).count();
+    }
+
     @Test
     void zip() throws Exception {
         try (Place place = new Place()) {
@@ -183,13 +191,27 @@ class ExamplesTest {
                 zip.write(data);
                 zip.putNextEntry(new ZipEntry("readme"));
                 zip.write("read me".getBytes());
+                zip.putNextEntry(new ZipEntry("large"));
+                zip.write(new byte[65 << 20]);
+                zip.write('x');
             }
             try (FileSystem zip = FileSystems.newFileSystem(archive);
                     Mount _ = Mount.paths(new NioFs(zip.getPath("/")), place.mountpoint, MountOptions.DEFAULT)) {
-                assertEquals(Set.of("folder", "readme"), names(place.mountpoint));
+                assertEquals(Set.of("folder", "large", "readme"), names(place.mountpoint));
                 assertEquals("read me", Files.readString(place.mountpoint.resolve("readme")));
                 assertArrayEquals(data, Files.readAllBytes(place.mountpoint.resolve("folder/data")));
                 assertTrue(Files.isDirectory(place.mountpoint.resolve("folder")));
+                try (var large = Files.newByteChannel(place.mountpoint.resolve("large"))) {
+                    ByteBuffer end = ByteBuffer.allocate(10);
+                    large.position(large.size() - 1).read(end);
+                    assertEquals("x", new String(end.array(), 0, end.position()));
+                    assertEquals(1, copies());
+                }
+                place.until("the copy is gone", () -> copies() == 0);
+                String message = assertThrows(FileSystemException.class, () -> Files.writeString(
+                        place.mountpoint.resolve("readme"), ", too", StandardOpenOption.APPEND)).getMessage();
+                assertTrue(message.endsWith("Read-only file system"), message);
+                assertEquals("read me", Files.readString(place.mountpoint.resolve("readme")));
             }
         }
     }

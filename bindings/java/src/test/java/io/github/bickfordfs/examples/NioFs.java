@@ -17,6 +17,7 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.OpenOption;
 import java.nio.file.Path;
+import java.nio.file.ReadOnlyFileSystemException;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributeView;
@@ -25,17 +26,24 @@ import java.nio.file.attribute.FileTime;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.EnumSet;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** A directory of any java.nio.file.FileSystem, served as a mount: {@code NioFs ZIP-FILE MOUNTPOINT}. */
+/**
+ * A directory of any java.nio.file.FileSystem, served as a mount: {@code NioFs ZIP-FILE MOUNTPOINT}. Zip files are served
+ * to be read: who writes to a part of a file in one begins with an empty file, which nobody sees before it is closed.
+ */
 public final class NioFs implements PathFileSystem {
     private static final int O_ACCMODE = 3, O_WRONLY = 1, O_RDWR = 2, O_EXCL = 0200;
+    /** Larger files of a zip file are read from a copy on disk: its channels hold the whole file in memory. */
+    private static final long IN_MEMORY_MAX = 64 << 20;
 
     private final Path root;
+    private final boolean isZip;
     private final boolean writable;
     private final Map<Long, SeekableByteChannel> open = new ConcurrentHashMap<>();
     private final AtomicLong next = new AtomicLong();
@@ -43,11 +51,19 @@ public final class NioFs implements PathFileSystem {
     /** Serves what is below {@code root}. */
     public NioFs(Path root) {
         this.root = root;
-        this.writable = !root.getFileSystem().isReadOnly();
+        this.isZip = root.getFileSystem().provider().getScheme().equals("jar");
+        this.writable = !isZip && !root.getFileSystem().isReadOnly();
     }
 
     private Path at(String path) {
         return path.equals("/") ? root : root.resolve(path.substring(1));
+    }
+
+    private Path change(String path) {
+        if (!writable) {
+            throw new ReadOnlyFileSystemException();
+        }
+        return at(path);
     }
 
     @Override
@@ -89,33 +105,47 @@ public final class NioFs implements PathFileSystem {
         return Files.readSymbolicLink(at(path)).toString();
     }
 
-    private long open(Path path, Set<OpenOption> options) throws IOException {
+    private long open(SeekableByteChannel channel) {
         long handle = next.incrementAndGet();
-        open.put(handle, Files.newByteChannel(path, options));
+        open.put(handle, channel);
         return handle;
+    }
+
+    private SeekableByteChannel toRead(Path path) throws IOException {
+        if (!isZip || Files.size(path) <= IN_MEMORY_MAX) {
+            return Files.newByteChannel(path, StandardOpenOption.READ);
+        }
+        Path copy = Files.createTempFile("niofs", null);
+        try {
+            Files.copy(path, copy, StandardCopyOption.REPLACE_EXISTING);
+            return Files.newByteChannel(copy, StandardOpenOption.READ, StandardOpenOption.DELETE_ON_CLOSE);
+        } catch (IOException | RuntimeException | Error e) {
+            Files.deleteIfExists(copy);
+            throw e;
+        }
     }
 
     @Override
     public long open(String path, int flags) throws IOException {
-        Set<OpenOption> options = new java.util.HashSet<>();
         int access = flags & O_ACCMODE;
+        if (access == 0) {
+            return open(toRead(at(path)));
+        }
+        Set<OpenOption> options = new HashSet<>(EnumSet.of(StandardOpenOption.WRITE));
         if (access != O_WRONLY) {
             options.add(StandardOpenOption.READ);
         }
-        if (access != 0) {
-            options.add(StandardOpenOption.WRITE);
-        }
-        return open(at(path), options);
+        return open(Files.newByteChannel(change(path), options));
     }
 
     @Override
     public long create(String path, int mode, int flags) throws IOException {
-        Set<OpenOption> options = new java.util.HashSet<>(EnumSet.of(StandardOpenOption.WRITE));
+        Set<OpenOption> options = new HashSet<>(EnumSet.of(StandardOpenOption.WRITE));
         options.add((flags & O_EXCL) != 0 ? StandardOpenOption.CREATE_NEW : StandardOpenOption.CREATE);
         if ((flags & O_ACCMODE) == O_RDWR) {
             options.add(StandardOpenOption.READ);
         }
-        return open(at(path), options);
+        return open(Files.newByteChannel(change(path), options));
     }
 
     private SeekableByteChannel channel(long handle) throws IOException {
@@ -162,7 +192,7 @@ public final class NioFs implements PathFileSystem {
 
     @Override
     public void truncate(String path, long size) throws IOException {
-        try (SeekableByteChannel channel = Files.newByteChannel(at(path), StandardOpenOption.WRITE)) {
+        try (SeekableByteChannel channel = Files.newByteChannel(change(path), StandardOpenOption.WRITE)) {
             resize(channel, size);
         }
     }
@@ -185,14 +215,14 @@ public final class NioFs implements PathFileSystem {
 
     @Override
     public void setTimes(String path, Instant accessed, Instant modified) throws IOException {
-        Files.getFileAttributeView(at(path), BasicFileAttributeView.class, LinkOption.NOFOLLOW_LINKS).setTimes(
+        Files.getFileAttributeView(change(path), BasicFileAttributeView.class, LinkOption.NOFOLLOW_LINKS).setTimes(
                 modified == null ? null : FileTime.from(modified), accessed == null ? null : FileTime.from(accessed),
                 null);
     }
 
     @Override
     public void mkdir(String path, int mode) throws IOException {
-        Files.createDirectory(at(path));
+        Files.createDirectory(change(path));
     }
 
     @Override
@@ -200,17 +230,17 @@ public final class NioFs implements PathFileSystem {
         if (Files.isDirectory(at(path), LinkOption.NOFOLLOW_LINKS)) {
             throw new FuseException(Errno.EISDIR);
         }
-        Files.delete(at(path));
+        Files.delete(change(path));
     }
 
     @Override
     public void rmdir(String path) throws IOException {
-        Files.delete(at(path));
+        Files.delete(change(path));
     }
 
     @Override
     public void symlink(String path, String target) throws IOException {
-        Files.createSymbolicLink(at(path), root.getFileSystem().getPath(target));
+        Files.createSymbolicLink(change(path), root.getFileSystem().getPath(target));
     }
 
     @Override
@@ -218,14 +248,14 @@ public final class NioFs implements PathFileSystem {
         if (flags != 0) {
             throw new FuseException(Errno.EINVAL);
         }
-        Files.move(at(path), at(newPath), StandardCopyOption.REPLACE_EXISTING);
+        Files.move(change(path), change(newPath), StandardCopyOption.REPLACE_EXISTING);
     }
 
-    /** Mounts a zip file, or anything else that the Java platform has a file system for. */
+    /** Mounts a zip file to be read. */
     public static void main(String[] args) throws IOException {
         try (FileSystem zip = FileSystems.newFileSystem(Path.of(args[0]));
                 Mount mount = Mount.paths(
-                        new NioFs(zip.getPath("/")), Path.of(args[1]), MountOptions.DEFAULT.plus("fsname=zip"))) {
+                        new NioFs(zip.getPath("/")), Path.of(args[1]), MountOptions.DEFAULT.plus("ro,fsname=zip"))) {
             mount.await();
         }
     }
