@@ -29,6 +29,8 @@ public final class Call extends Request {
     private int result;
     private boolean answered;
     private boolean before;
+    /** A post-call after a success. */
+    private boolean succeeded;
     private DataMode data = DataMode.SHARED;
 
     /** Memory that stays at least until the next call of this thread. */
@@ -75,6 +77,7 @@ public final class Call extends Request {
         datas.begin();
         answers.begin();
         this.before = before;
+        this.succeeded = !before && result == 0;
         this.data = data;
         this.result = result;
         this.answered = false;
@@ -183,13 +186,17 @@ public final class Call extends Request {
     public MemorySegment replaceData(long length) {
         long at = parameter(Req.DATA);
         if (data == DataMode.NONE && operation() == Operation.WRITE) {
-            throw new IllegalStateException("calls see no data (data = none, or metadata-only = true), and may not replace"
-                    + " those that are written: choose data = shared or copied");
+            throw unseen("are written");
         }
         MemorySegment memory = datas.of(Math.max(1, length));
         Layout.putLong(at, memory.address());
         Layout.putLong(at(Req.DATA_LENGTH), length);
         return memory.asSlice(0, length);
+    }
+
+    private static IllegalStateException unseen(String what) {
+        return new IllegalStateException("calls see no data (data = none, or metadata-only = true), and may not replace"
+                + " those that " + what + ": choose data = shared or copied");
     }
 
     /** With {@link DataMode#COPIED}: the data that are written or were read, in the first {@link #arrayLength} bytes. */
@@ -335,13 +342,21 @@ public final class Call extends Request {
                 .reinterpret(Layout.getLong(at + Ans.DATA_LENGTH), arena(), null);
     }
 
-    /** Changes the data of the answer. */
+    /**
+     * Changes the data of the answer.
+     *
+     * @throws IllegalStateException with {@link DataMode#NONE} in the post-call of a read that succeeded: what is not seen
+     *     is not replaced
+     */
     public void answerData(byte[] bytes) {
         answerData(bytes, bytes.length);
     }
 
     private void answerData(byte[] bytes, int length) {
         long at = answer();
+        if (succeeded && data == DataMode.NONE && operation() == Operation.READ) {
+            throw unseen("were read");
+        }
         if (length > Layout.getLong(at + Ans.DATA_CAPACITY)) {
             Layout.putLong(at + Ans.DATA, answers.of(length).address());
         }

@@ -16,6 +16,7 @@ import java.nio.file.Path;
 import java.util.EnumSet;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 
 class JavaFuseTest {
@@ -267,6 +268,36 @@ class JavaFuseTest {
 
         assertWritesFail(new Blind(), DataMode.NONE, "data = none");
         assertWritesFail(new Array(), DataMode.SHARED, "data = shared");
+    }
+
+    @Test
+    void dataThatWereReadUnseenAreNotReplaced() throws Exception {
+        AtomicBoolean answers = new AtomicBoolean(true);
+
+        class Blind extends JavaFuse {
+            @Override
+            protected void preRead(Call call) {
+                if (answers.get()) {
+                    call.answerData("answered".getBytes());
+                    call.answered();
+                }
+            }
+
+            @Override
+            protected void postRead(Call call) {
+                call.answerData("replaced".getBytes());
+            }
+        }
+
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = mount(new Blind(), place, Configuration.DEFAULT.withData(DataMode.NONE))) {
+            Files.writeString(place.source.resolve("file"), "original");
+            Path file = place.mountpoint.resolve("file");
+            assertEquals("answered", Files.readString(file));
+            answers.set(false);
+            assertThrows(IOException.class, () -> Files.readString(file));
+            assertTrue(records.threw("were read"));
+        }
     }
 
     /** That a write is an error, instead of empty. */
