@@ -17,6 +17,8 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.nio.file.NotLinkException;
 import java.nio.file.ReadOnlyFileSystemException;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
 
 /** Error numbers of Linux (errno(3)). */
 public final class Errno {
@@ -167,10 +169,10 @@ public final class Errno {
      * @param e the exception
      * @return its number; {@link #EIO} for exceptions that say nothing of files. {@link #EOPNOTSUPP} for an
      *     {@link UnsupportedOperationException}, which is logged where a file system throws it: a collection that cannot
-     *     be changed throws it, too
+     *     be changed throws it, too. What only carries another exception, as that of a future does, has that one's number
      */
     public static int of(Throwable e) {
-        return switch (e) {
+        return switch (cause(e)) {
             case FuseException fuse -> fuse.errno();
             case NoSuchFileException _ -> ENOENT;
             case FileNotFoundException _ -> ENOENT;
@@ -188,16 +190,23 @@ public final class Errno {
             // It is interrupted, too, but callers would try again for ever.
             case SocketTimeoutException _ -> ETIMEDOUT;
             case InterruptedIOException _ -> EINTR;
-            case UncheckedIOException unchecked -> of(unchecked.getCause());
-            case DirectoryIteratorException listing -> of(listing.getCause());
             case UnsupportedOperationException _ -> EOPNOTSUPP;
             default -> EIO;
         };
     }
 
+    /** What was thrown, without what carries it out of a stream, a listing or a future. */
+    static Throwable cause(Throwable e) {
+        return switch (e) {
+            case UncheckedIOException _, DirectoryIteratorException _, CompletionException _, ExecutionException _
+                    when e.getCause() != null -> cause(e.getCause());
+            default -> e;
+        };
+    }
+
     /** Whether an exception tells an error of a file, and not a defect of the program. */
     static boolean isExpected(Throwable e) {
-        return switch (e) {
+        return switch (cause(e)) {
             case FuseException _, ReadOnlyFileSystemException _ -> true;
             case UnsupportedOperationException _ -> false;
             default -> of(e) != EIO;

@@ -53,7 +53,7 @@ abstract class Target {
     /** The error number for whatever a method threw. Nothing leaves this. */
     int failed(int operation, Throwable e) {
         try {
-            if (e instanceof VirtualMachineError) {
+            if (Errno.cause(e) instanceof VirtualMachineError) {
                 fatal = true;
                 LockSupport.unpark(guard);
             }

@@ -14,6 +14,8 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 
@@ -78,8 +80,24 @@ class TargetTest {
         var listing = new java.nio.file.DirectoryIteratorException(new java.nio.file.AccessDeniedException("/x"));
         assertEquals(Errno.EACCES, Errno.of(listing));
         assertTrue(Errno.isExpected(listing));
+        var future = new CompletionException(new ExecutionException(new FuseException(Errno.EIO)));
+        assertEquals(Errno.EIO, Errno.of(future));
+        assertTrue(Errno.isExpected(future));
+        assertEquals(Errno.EACCES, Errno.of(new ExecutionException(listing)));
+        assertEquals(Errno.EIO, Errno.of(new CompletionException("without a cause", null)));
         assertEquals(Errno.EINTR, Errno.of(new java.io.InterruptedIOException()));
         assertEquals(Errno.ETIMEDOUT, Errno.of(new java.net.SocketTimeoutException("Read timed out")));
+    }
+
+    @Test
+    void anErrorOfTheMachineInAFutureIsFatal() throws Exception {
+        Target target = new InodeTarget(new InodeFileSystem() { }, "fatal", false);
+        try (Records records = new Records()) {
+            CompletionException failed = new CompletionException(new OutOfMemoryError("for a test"));
+            assertEquals(Errno.EIO, target.failed(Operation.READ.code(), failed));
+            assertEquals(1, records.size());
+        }
+        assertTrue(target.isFatal());
     }
 
     @Test
