@@ -1,6 +1,7 @@
 package io.github.bickfordfs;
 
 import java.io.FileNotFoundException;
+import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.net.SocketTimeoutException;
@@ -167,7 +168,8 @@ public final class Errno {
      * The error number that a caller gets for an exception.
      *
      * @param e the exception
-     * @return its number; {@link #EIO} for exceptions that say nothing of files. {@link #EOPNOTSUPP} for an
+     * @return its number, also where the platform throws its text ("No space left on device") as the reason of a
+     *     FileSystemException or the message of an IOException; {@link #EIO} for exceptions that say nothing of files. {@link #EOPNOTSUPP} for an
      *     {@link UnsupportedOperationException}, which is logged where a file system throws it: a collection that cannot
      *     be changed throws it, too. What only carries another exception, as that of a future does, has that one's number
      */
@@ -191,6 +193,7 @@ public final class Errno {
             case SocketTimeoutException _ -> ETIMEDOUT;
             case InterruptedIOException _ -> EINTR;
             case UnsupportedOperationException _ -> EOPNOTSUPP;
+            case IOException io -> ErrorTexts.number(io);
             default -> EIO;
         };
     }

@@ -12,6 +12,9 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletionException;
@@ -87,6 +90,20 @@ class TargetTest {
         assertEquals(Errno.EIO, Errno.of(new CompletionException("without a cause", null)));
         assertEquals(Errno.EINTR, Errno.of(new java.io.InterruptedIOException()));
         assertEquals(Errno.ETIMEDOUT, Errno.of(new java.net.SocketTimeoutException("Read timed out")));
+        assertEquals(Errno.EIO, Errno.of(new IOException("Broken pipe")));
+        assertEquals(Errno.EIO, Errno.of(new java.nio.file.FileSystemException("/x")));
+    }
+
+    @Test
+    void whatThePlatformHasNoExceptionForHasItsNumber() {
+        Path tooLong = Path.of("/tmp", "x".repeat(256));
+        Exception refused = assertThrows(FileSystemException.class, () -> Files.createFile(tooLong));
+        assertEquals(Errno.ENAMETOOLONG, Errno.of(refused));
+        assertTrue(Errno.isExpected(refused));
+        // Of writing, which does not say to what.
+        refused = assertThrows(IOException.class, () -> Files.write(Path.of("/dev/full"), new byte[1]));
+        assertEquals(Errno.ENOSPC, Errno.of(refused));
+        assertEquals(Errno.EISDIR, Errno.of(assertThrows(IOException.class, () -> Files.readAllBytes(Path.of("/tmp")))));
     }
 
     @Test
