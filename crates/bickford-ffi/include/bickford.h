@@ -466,8 +466,9 @@ typedef struct bickford_callbacks {
 } bickford_callbacks;
 
 // A pre-call: before the system call. It may change the request; memory that it puts there must
-// stay valid until its thread is called again. Returns zero to go on, a positive errno, or
-// `BICKFORD_ANSWERED`. RELEASE and RELEASEDIR reach StackFS after an errno, too, or what they end
+// stay valid until its thread is called again. Of WRITE and SETXATTR the length of the data counts, and not
+// size; what is longer than the caller asked for is an error, unless a post-call shortens it. Returns zero to
+// go on, a positive errno, or `BICKFORD_ANSWERED`. RELEASE and RELEASEDIR reach StackFS after an errno, too, or what they end
 // would stay open; a call that answered what opens, with a handle of its own, answers its end.
 typedef int32_t (*bickford_pre_call)(void *user,
                                      struct bickford_request *request,
@@ -495,7 +496,7 @@ typedef struct bickford_layer {
   uint64_t call_operations;
   // Operations with a post-call.
   uint64_t post_operations;
-  // One: data of READ and WRITE stay out of the calls.
+  // One: data of READ and WRITE stay out of the calls, and a post-call cannot replace what was read.
   uint32_t metadata_only;
   // Zero.
   uint32_t reserved;

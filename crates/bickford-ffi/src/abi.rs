@@ -405,8 +405,9 @@ pub struct bickford_callbacks {
 }
 
 /// A pre-call: before the system call. It may change the request; memory that it puts there must
-/// stay valid until its thread is called again. Returns zero to go on, a positive errno, or
-/// `BICKFORD_ANSWERED`. RELEASE and RELEASEDIR reach StackFS after an errno, too, or what they end
+/// stay valid until its thread is called again. Of WRITE and SETXATTR the length of the data counts, and not
+/// size; what is longer than the caller asked for is an error, unless a post-call shortens it. Returns zero to
+/// go on, a positive errno, or `BICKFORD_ANSWERED`. RELEASE and RELEASEDIR reach StackFS after an errno, too, or what they end
 /// would stay open; a call that answered what opens, with a handle of its own, answers its end.
 pub type bickford_pre_call = Option<
     unsafe extern "C" fn(
@@ -444,7 +445,7 @@ pub struct bickford_layer {
     pub call_operations: u64,
     /// Operations with a post-call.
     pub post_operations: u64,
-    /// One: data of READ and WRITE stay out of the calls.
+    /// One: data of READ and WRITE stay out of the calls, and a post-call cannot replace what was read.
     pub metadata_only: u32,
     /// Zero.
     pub reserved: u32,

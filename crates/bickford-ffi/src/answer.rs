@@ -109,6 +109,12 @@ pub(crate) trait FlatAnswer: Answer {
     /// Into the flat structure; its data is set by the caller. Without `with_data`, data of READ
     /// stay out of it.
     fn expose(self, answer: &mut bickford_answer, with_data: bool) -> Result<Exposed<Self>, Errno>;
+
+    /// The answer to a request with this size, where it was given to one with another.
+    fn for_size(self, asked: u64) -> Result<Self, Errno> {
+        let _ = asked;
+        Ok(self)
+    }
 }
 
 #[cfg(test)]

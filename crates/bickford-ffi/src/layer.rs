@@ -182,6 +182,16 @@ fn is_data(operation: u32) -> bool {
     matches!(operation, BICKFORD_OP_READ | BICKFORD_OP_WRITE)
 }
 
+/// A reply for a caller who asked for `asked` bytes; a pre-call may have changed that.
+fn for_caller<A: FlatAnswer>(reply: Reply<A>, asked: u64, request: &bickford_request) -> Reply<A> {
+    if request.size == asked {
+        return reply;
+    }
+    reply.wrap(move |result: Result<A, Errno>, reply: Reply<A>| {
+        reply.complete(result.and_then(|answer| answer.for_size(asked)));
+    })
+}
+
 fn run_post<A: FlatAnswer>(
     post: PostCall,
     user: User,
@@ -325,7 +335,9 @@ macro_rules! define_layer {
                     if early {
                         match self.before::<$answer>(&mut request) {
                             Ok(None) => {}
-                            Ok(Some(answer)) => return reply.ok(answer),
+                            Ok(Some(answer)) => {
+                                return for_caller(reply, before.size, &request).ok(answer);
+                            }
                             Err(errno) => return refuse(errno, op, reply),
                         }
                     }
@@ -341,6 +353,7 @@ macro_rules! define_layer {
                     if early || payload.is_some() {
                         op.apply(&request, &changed);
                     }
+                    let reply = for_caller(reply, before.size, &request);
                     let reply = if late {
                         self.after(&request, reply, Held::of, Closing::of(cx, &op))
                     } else {

@@ -63,6 +63,10 @@ impl FileSystem for Below {
         reply.ok(());
     }
 
+    fn getxattr(&self, _: &Context<'_>, op: Getxattr<'_>, reply: Reply<XattrAnswer>) {
+        reply.complete(XattrAnswer::fit(b"value".to_vec(), op.size));
+    }
+
     fn forget(&self, forgets: &[Forget]) {
         for forget in forgets {
             self.add(format!("forget {} by {}", forget.node, forget.count));
@@ -438,4 +442,41 @@ fn a_post_call_sees_the_data_of_the_request() {
     assert_eq!(seen(0, 1), expected(100, "data", "data"));
     assert_eq!(seen(!0, 0), expected(104, "GOOD", "GOOD"));
     assert_eq!(seen(!0, 1), expected(100, "data", "GOOD"));
+}
+
+/// Asks for as many bytes as the user says.
+unsafe extern "C" fn ask_for(
+    user: *mut c_void,
+    request: *mut bickford_request,
+    _: *mut bickford_answer,
+) -> i32 {
+    // SAFETY: the arguments live during the call.
+    unsafe { (*request).size = user.addr() as u64 };
+    0
+}
+
+#[test]
+fn who_asks_for_a_value_gets_no_length_though_a_pre_call_asked_for_that() {
+    let answered = |asked: u32, instead: i32| {
+        let mut fixture = Fixture::new(&bickford_layer {
+            pre_operations: bit(BICKFORD_OP_GETXATTR),
+            pre: Some(ask_for),
+            ..layer(instead)
+        });
+        let body = body(&[asked, 0], b"user.name\0");
+        let answer = fixture.kernel.call(Opcode::Getxattr, 7, &body).unwrap();
+        (-answer.error, answer.body)
+    };
+    let length = body(&[5, 0], b"");
+    for instead in [0, 5, 100] {
+        assert_eq!(answered(0, instead), (0, length.clone()), "{instead}");
+    }
+    for asked in [5, 8, 100] {
+        assert_eq!(answered(asked, 100), (0, b"value".to_vec()), "{asked}");
+    }
+    const IO: i32 = 5;
+    const RANGE: i32 = 34;
+    assert_eq!(answered(8, 0).0, IO);
+    assert_eq!(answered(4, 100).0, RANGE);
+    assert_eq!(answered(100, 4).0, RANGE);
 }

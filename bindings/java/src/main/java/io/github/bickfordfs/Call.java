@@ -122,7 +122,11 @@ public final class Call extends Request {
         Layout.putLong(parameter(Req.OFFSET), offset);
     }
 
-    /** Changes the size. */
+    /**
+     * Changes the size: how much is read, listed, copied or allocated, the size to which a file is cut. What is longer than
+     * the caller asked for is an error, unless the post-call shortens it. Of a write and an extended attribute that is set
+     * the length of the data counts, see {@link #replaceData}.
+     */
     public void size(long size) {
         Layout.putLong(parameter(Req.SIZE), size);
     }
