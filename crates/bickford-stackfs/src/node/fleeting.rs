@@ -16,13 +16,22 @@ use crate::sys::{self, LowerHandle};
 
 /// FAT and FUSE find by a handle only what they have in memory.
 const FORGETFUL: [i64; 2] = [0x4d44, 0x6573_5546];
+const OVERLAY: i64 = 0x794c_7630;
 /// Devices that are known at most; others are asked again.
 const DEVICES_MAX: usize = 4096;
 
+fn is_fleeting(magic: i64) -> bool {
+    FORGETFUL.contains(&magic)
+}
+
+fn magic(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
+    Ok(rustix::fs::fstatfs(fd)?.f_type as i64)
+}
+
 /// The kind of file system that `fd` is on. EOPNOTSUPP for one whose handles do not last.
 pub(super) fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
-    let magic = rustix::fs::fstatfs(fd)?.f_type as i64;
-    match FORGETFUL.contains(&magic) {
+    let magic = magic(fd)?;
+    match is_fleeting(magic) {
         true => Err(Errno::OPNOTSUPP),
         false => Ok(magic),
     }
@@ -30,26 +39,31 @@ pub(super) fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
 
 /// Which devices have such handles. Each is asked once: of a FUSE file system it is a request.
 #[derive(Default)]
-pub(super) struct Fleeting(RwLock<HashMap<u64, bool>>);
+pub(super) struct Fleeting(RwLock<HashMap<u64, i64>>);
 
 impl Fleeting {
     /// Whether the handles of `device`, which `object` is on, are fleeting. Taken for such where it does not say.
     pub(super) fn are_of(&self, object: BorrowedFd<'_>, device: u64) -> bool {
+        self.magic(object, device).map_or(true, is_fleeting)
+    }
+
+    /// Whether `device`, which `object` is on, is of overlayfs.
+    pub(super) fn is_overlay(&self, object: BorrowedFd<'_>, device: u64) -> bool {
+        self.magic(object, device) == Ok(OVERLAY)
+    }
+
+    fn magic(&self, object: BorrowedFd<'_>, device: u64) -> Result<i64, Errno> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&fleeting) = known.get(&device) {
-            return fleeting;
+        if let Some(&magic) = known.get(&device) {
+            return Ok(magic);
         }
         drop(known);
-        let fleeting = match lasting(object) {
-            Ok(_) => false,
-            Err(Errno::OPNOTSUPP) => true,
-            Err(_) => return true,
-        };
+        let magic = magic(object)?;
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() < DEVICES_MAX {
-            known.insert(device, fleeting);
+            known.insert(device, magic);
         }
-        fleeting
+        Ok(magic)
     }
 }
 

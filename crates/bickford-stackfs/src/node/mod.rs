@@ -11,6 +11,8 @@
 mod cache;
 mod devices;
 mod fleeting;
+mod hard_links;
+mod held;
 mod mounts;
 mod parked;
 mod prune;
@@ -32,6 +34,8 @@ use crate::sys;
 pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
 use fleeting::Fleeting;
+use hard_links::Watches;
+use held::Held;
 pub(crate) use mounts::are_mapped;
 use mounts::{Identified, LowerMount, Mounts};
 use parked::Parked;
@@ -111,6 +115,7 @@ pub(crate) struct Nodes {
     /// `None` where file handles are of no use.
     mounts: Option<Mounts>,
     fleeting: Fleeting,
+    watches: Arc<Watches>,
     devices: Devices,
     root_direct: bool,
     root_handle: Option<sys::LowerHandle>,
@@ -171,6 +176,7 @@ impl Nodes {
             proc: ProcFd::open()?,
             mounts,
             fleeting: Fleeting::default(),
+            watches: Arc::default(),
             devices: Devices::new(&statx),
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
@@ -345,12 +351,15 @@ impl Nodes {
 
     fn enter_descriptor(&self, fd: OwnedFd, mut statx: Statx) -> Result<Found, Errno> {
         let handle = self.fleeting_handle(fd.as_fd(), &statx);
-        let key = Key::Object {
+        let watch = self.watch_of(fd.as_fd(), &statx);
+        let by_number = Key::Object {
             device: device(&statx),
             inode: statx.stx_ino,
             handle: handle.as_ref(),
         };
-        let (node, generation) = self.enter_held(key, fd).inspect_err(|&error| {
+        let key = watch.as_ref().map_or(by_number, |watch| watch.key());
+        let held = Held::new(fd, watch);
+        let (node, generation) = self.enter_held(key, held).inspect_err(|&error| {
             if error == Errno::NFILE && !self.limit_said.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "StackFS: {} inodes are in use and held as descriptors, the limit; run with \

@@ -1,7 +1,7 @@
 //! Where each inode takes a descriptor: having the kernel forget those that nobody uses.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -13,6 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::devices::device;
+use super::held::Held;
 use super::table::{Key, Location};
 use super::{Nodes, ProcFd, ROOT, statx_of};
 
@@ -51,11 +52,11 @@ impl Nodes {
 
     /// Enters an object that is held as a descriptor. Where there is no room, what the kernel has been asked
     /// to forget is waited for; ENFILE when that does not help.
-    pub(super) fn enter_held(&self, key: Key<'_>, fd: OwnedFd) -> Result<(u64, u64), Errno> {
-        let mut fd = Some(fd);
+    pub(super) fn enter_held(&self, key: Key<'_>, held: Held) -> Result<(u64, u64), Errno> {
+        let mut held = Some(held);
         let mut until = None;
         loop {
-            match self.table.enter(key, &mut fd) {
+            match self.table.enter(key, &mut held) {
                 Err(Errno::NFILE) if self.may_wait(&mut until) => thread::sleep(ROOM_PAUSE),
                 entered => return entered,
             }

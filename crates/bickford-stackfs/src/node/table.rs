@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rustix::io::Errno;
 
+use super::held::{Held, HeldObject};
 use crate::descriptors::Share;
 use crate::sys::LowerHandle;
 
@@ -56,22 +57,6 @@ enum Identity {
     Object(Box<HeldObject>),
 }
 
-struct HeldObject {
-    device: u64,
-    inode: u64,
-    handle: Option<LowerHandle>,
-    fd: Arc<OwnedFd>,
-}
-
-impl HeldObject {
-    fn has(&self, handle: Option<&LowerHandle>) -> bool {
-        match (&self.handle, handle) {
-            (Some(own), Some(other)) => own.kind() == other.kind() && own.bytes() == other.bytes(),
-            (own, other) => own.is_none() && other.is_none(),
-        }
-    }
-}
-
 struct Entry {
     identity: Identity,
     lookups: u64,
@@ -79,20 +64,20 @@ struct Entry {
 }
 
 impl Identity {
-    fn new(key: Key<'_>, fd: Option<OwnedFd>) -> Result<Self, Errno> {
+    fn new(key: Key<'_>, held: Option<Held>) -> Result<Self, Errno> {
         match key {
             Key::Object {
                 device,
                 inode,
                 handle,
             } => {
-                let fd = Arc::new(fd.ok_or(Errno::BADF)?);
+                let held = held.ok_or(Errno::BADF)?;
                 let handle = handle.cloned();
                 Ok(Self::Object(Box::new(HeldObject {
                     device,
                     inode,
                     handle,
-                    fd,
+                    held,
                 })))
             }
             Key::Handle { mount, handle } => {
@@ -181,7 +166,7 @@ impl Identity {
                 mount: held.0,
                 handle: held.1.clone(),
             }),
-            Self::Object(held) => Ok(Location::Descriptor(Arc::clone(&held.fd))),
+            Self::Object(held) => Ok(Location::Descriptor(Arc::clone(&held.held.fd))),
         }
     }
 }
@@ -327,13 +312,9 @@ impl NodeTable {
         Ok(slot + FIRST_ID)
     }
 
-    /// The node of `key`, counted once more, as node id and generation. `fd` is taken when the
-    /// object is known only by its descriptor. ENFILE at the limit of held descriptors, and `fd` stays.
-    pub(crate) fn enter(
-        &self,
-        key: Key<'_>,
-        fd: &mut Option<OwnedFd>,
-    ) -> Result<(u64, u64), Errno> {
+    /// The node of `key`, counted once more, as node id and generation. `held` is taken when the
+    /// object is known only by its descriptor. ENFILE at the limit of held descriptors, and `held` stays.
+    pub(crate) fn enter(&self, key: Key<'_>, held: &mut Option<Held>) -> Result<(u64, u64), Errno> {
         let hash = hash_key(&self.hasher, key);
         let number = hash as usize % SHARDS;
         let mut shard = self.shard(number)?;
@@ -346,7 +327,7 @@ impl NodeTable {
         if matches!(key, Key::Object { .. }) && !self.held.take() {
             return Err(Errno::NFILE);
         }
-        let identity = Identity::new(key, fd.take())?;
+        let identity = Identity::new(key, held.take())?;
         let (slot, generation) = shard.insert(hash, identity, &self.hasher);
         Ok((Self::join(number, slot)?, u64::from(generation)))
     }
@@ -534,7 +515,7 @@ mod tests {
     #[test]
     fn held_descriptors_are_bounded_and_given_back() {
         let table = NodeTable::new(Share::alone(1));
-        let open = || Some(OwnedFd::from(std::fs::File::open("/").unwrap()));
+        let open = || Some(Held::new(std::fs::File::open("/").unwrap().into(), None));
         let (id, _) = table
             .enter(
                 Key::Object {

@@ -1,0 +1,212 @@
+//! Files of overlayfs that have one inode number and are not one file.
+//!
+//! Without its option `index=on` overlayfs breaks hard links: the names of a file in a lower layer become files of their
+//! own as they are changed, and until then tell one inode number. What tells them apart from the beginning, and stays
+//! when the number changes, is their inode in the kernel's memory: inotify(7) has one watch for each.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{FileType, Statx};
+use rustix::io::Errno;
+
+use super::devices::device;
+use super::table::{Key, Location};
+use super::{Nodes, ProcFd};
+
+/// `IN_UNMOUNT`, which does not come of what is held open.
+const NO_EVENT: WatchFlags = WatchFlags::from_bits_retain(0x2000);
+/// A watch may be given up just while it is found again.
+const TRIES: usize = 8;
+/// Each watch that is given up leaves an event, which nobody needs; so many are read away at a time.
+const DRAINED: usize = 64;
+/// `struct inotify_event`, without a name.
+const EVENT_BYTES: usize = 16;
+
+#[derive(Default)]
+struct Counted {
+    /// Those who have the watch with this number.
+    holders: HashMap<i32, usize>,
+    removals: usize,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Watches {
+    inotify: OnceLock<OwnedFd>,
+    counted: Mutex<Counted>,
+    len: AtomicUsize,
+    failure_said: AtomicBool,
+}
+
+/// An inode in memory, watched as long as this lives.
+pub(super) struct Watch {
+    watches: Arc<Watches>,
+    number: i32,
+}
+
+impl Watch {
+    /// No device has this number.
+    pub(super) fn key(&self) -> Key<'static> {
+        Key::Object {
+            device: u64::MAX,
+            inode: u64::from(self.number.cast_unsigned()),
+            handle: None,
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watches.give_up(self.number);
+    }
+}
+
+impl Watches {
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
+    fn inotify(&self) -> Result<&OwnedFd, Errno> {
+        if let Some(fd) = self.inotify.get() {
+            return Ok(fd);
+        }
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(self.inotify.get_or_init(|| fd))
+    }
+
+    /// The watch of the inode of `object`, a new one where it is `wanted`.
+    fn of(self: &Arc<Self>, object: BorrowedFd<'_>, wanted: bool) -> Result<Option<Watch>, Errno> {
+        let fd = self.inotify()?;
+        for _ in 0..TRIES {
+            let before = self.counted().removals;
+            let number = inotify::add_watch(fd, ProcFd::path(object), NO_EVENT)?;
+            let mut counted = self.counted();
+            if let Some(holders) = counted.holders.get_mut(&number) {
+                *holders += 1;
+            } else if !wanted {
+                self.remove(&mut counted, number);
+                return Ok(None);
+            } else if counted.removals != before {
+                continue;
+            } else {
+                counted.holders.insert(number, 1);
+                self.len.fetch_add(1, Ordering::Relaxed);
+            }
+            let watches = Arc::clone(self);
+            return Ok(Some(Watch { watches, number }));
+        }
+        Err(Errno::AGAIN)
+    }
+
+    fn give_up(&self, number: i32) {
+        let mut counted = self.counted();
+        let Some(holders) = counted.holders.get_mut(&number) else {
+            return;
+        };
+        *holders -= 1;
+        if *holders == 0 {
+            counted.holders.remove(&number);
+            self.len.fetch_sub(1, Ordering::Relaxed);
+            self.remove(&mut counted, number);
+        }
+    }
+
+    /// With the lock, so that nobody takes the watch for one that stays.
+    fn remove(&self, counted: &mut Counted, number: i32) {
+        let Some(fd) = self.inotify.get() else {
+            return;
+        };
+        // It went by itself with the last name of the file.
+        let _ = inotify::remove_watch(fd, number);
+        counted.removals += 1;
+        if counted.removals.is_multiple_of(DRAINED) {
+            let _ = rustix::io::read(fd, &mut [0; DRAINED * EVENT_BYTES]);
+        }
+    }
+
+    fn say(&self, error: Errno) {
+        if !self.failure_said.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "StackFS: an inode of overlayfs that has several names cannot be watched ({error}): what is written to \
+                 one name may go to another; raise fs.inotify.max_user_watches and max_user_instances, or mount the \
+                 overlay with index=on"
+            );
+        }
+    }
+}
+
+impl Nodes {
+    /// What tells an object of overlayfs from one with the same inode number, where there may be one.
+    pub(super) fn watch_of(&self, fd: BorrowedFd<'_>, statx: &Statx) -> Option<Watch> {
+        let linked = statx.stx_nlink > 1;
+        let kind = FileType::from_raw_mode(statx.stx_mode.into());
+        let alone = kind.is_dir() || !linked && self.watches.is_empty();
+        if alone || !self.fleeting.is_overlay(fd, device(statx)) {
+            return None;
+        }
+        match self.watches.of(fd, linked) {
+            Ok(watch) => watch.filter(|watch| !self.is_known_by_number(statx, watch)),
+            Err(error) => {
+                if linked {
+                    self.watches.say(error);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether the inode was entered when it had one name, and so without a watch.
+    fn is_known_by_number(&self, statx: &Statx, watch: &Watch) -> bool {
+        let known = self.table.find(Key::Object {
+            device: device(statx),
+            inode: statx.stx_ino,
+            handle: None,
+        });
+        let Some(Ok(Location::Descriptor(held))) = known.map(|node| self.table.locate(node)) else {
+            return false;
+        };
+        matches!(self.watches.of(held.as_fd(), false), Ok(Some(same)) if same.number == watch.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(path: &std::path::Path) -> OwnedFd {
+        OwnedFd::from(std::fs::File::open(path).unwrap())
+    }
+
+    #[test]
+    fn an_inode_has_one_watch_as_long_as_somebody_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, link, other] = ["one", "link", "other"].map(|name| directory.path().join(name));
+        std::fs::write(&one, "").unwrap();
+        std::fs::write(&other, "").unwrap();
+        std::fs::hard_link(&one, &link).unwrap();
+        let [one, link, other] = [one, link, other].map(|path| opened(&path));
+        let watches = Arc::new(Watches::default());
+        let of = |fd: &OwnedFd, wanted| watches.of(fd.as_fd(), wanted).unwrap();
+        assert!(of(&one, false).is_none() && watches.is_empty());
+        let first = of(&one, true).unwrap();
+        assert_eq!(of(&link, false).unwrap().number, first.number);
+        assert_ne!(of(&other, true).unwrap().number, first.number);
+        assert!(of(&other, false).is_none(), "given up");
+        let second = of(&link, true).unwrap();
+        drop(first);
+        assert_eq!(of(&one, false).unwrap().number, second.number);
+        drop(second);
+        assert!(of(&one, false).is_none() && watches.is_empty());
+        for _ in 0..3 * DRAINED {
+            assert!(of(&one, false).is_none());
+        }
+    }
+}
