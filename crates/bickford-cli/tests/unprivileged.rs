@@ -9,6 +9,7 @@ mod common;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use common::{
@@ -139,6 +140,36 @@ fn a_user_who_may_lets_others_in() {
         assert_silent(&run(as_nobody(&program)
             .arg("unmount")
             .arg(place.mountpoint())));
+    }
+}
+
+/// The kernel lets everybody in, and may answer without a request.
+#[test]
+fn what_is_cached_is_not_for_who_is_kept_out_by_allow_root() {
+    let Some(place) = Place::new().filter(|_| installed("setpriv")) else {
+        return;
+    };
+    let (source, file) = (place.source(), place.mountpoint().join("f"));
+    let modes = [(&source, 0o705), (&source.join("f"), 0o606)];
+    for (path, mode) in modes {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for more in [&[][..], &["--io=cached"], &["--preset=opt"]] {
+        assert_silent(&place.mount(&[&["-o", "allow_root"][..], more].concat()));
+        // Afterwards the kernel has asked for all that it asks for to open it.
+        for _ in 0..2 {
+            assert_eq!(fs::read(&file).unwrap(), b"content");
+        }
+        fs::OpenOptions::new().append(true).open(&file).unwrap();
+        for script in ["stat $0", "cat <$0", "echo more >>$0", "ls ${0%/*}"] {
+            let other = run(as_nobody("sh".as_ref()).args(["-c", script]).arg(&file));
+            assert!(
+                !other.status.success() && other.stdout.is_empty(),
+                "{more:?}: {script}: {other:?}"
+            );
+        }
+        place.unmount(&place.mountpoint());
+        assert_eq!(fs::read(source.join("f")).unwrap(), b"content", "{more:?}");
     }
 }
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bickford::abi::{
-    BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn,
+    AttrOut, BatchForgetIn, EntryOut, ForgetOne, InHeader, InitFlags, InitIn, InitOut, InterruptIn,
     NotifyRetrieveIn, NotifyRetrieveOut, Opcode,
 };
 use bickford::dispatch::{Admission, Server};
-use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Read};
+use bickford::ops::{Attr, Attributes, Data, Entry, Forget, Getattr, Lookup, Read};
 use bickford::transport::memory::{Kernel, ServerConfig};
 use bickford::transport::{Outgoing, Responder, Ticket};
 use bickford::{Context, Errno, FileSystem, NodeId, Reply};
@@ -29,6 +29,13 @@ impl FileSystem for Subject {
     fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         let attr = Attr::file(7, 0o644, op.name.count_bytes() as u64);
         reply.ok(Entry::new(NodeId(7), attr, Duration::from_secs(1)));
+    }
+
+    fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
+        reply.ok(Attributes {
+            attr: Attr::directory(op.node.0, 0o755),
+            valid: Duration::from_secs(1),
+        });
     }
 
     fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
@@ -377,6 +384,32 @@ const OF_OPEN: [Opcode; 18] = [
     Opcode::CopyFileRange,
     Opcode::CopyFileRange64,
 ];
+
+/// The kernel lets everybody in, and shows what it has cached without asking.
+#[test]
+fn the_attributes_of_the_root_are_not_cached_where_not_all_are_admitted() {
+    let valid = |access, nodeid: u64| {
+        let mut fixture = fixture(ServerConfig {
+            access,
+            ..ServerConfig::default()
+        });
+        let header = InHeader {
+            len: (size_of::<InHeader>() + 16) as u32,
+            opcode: Opcode::Getattr as u32,
+            unique: 100,
+            nodeid,
+            ..InHeader::default()
+        };
+        let message = [header.as_bytes(), &[0; 16]].concat();
+        fixture.kernel.send_raw(&message);
+        let out: AttrOut = fixture.kernel.answer(100).unwrap().read().unwrap();
+        out.attr_valid
+    };
+    let some = Admission::OwnerAndRoot(1000);
+    assert_eq!(valid(some, NodeId::ROOT.0), 0);
+    assert_eq!(valid(some, 7), 1);
+    assert_eq!(valid(Admission::Kernel, NodeId::ROOT.0), 1);
+}
 
 #[test]
 fn who_is_not_admitted_may_use_what_is_open() {

@@ -327,6 +327,12 @@ impl Server {
         }
     }
 
+    /// Whether the kernel is to keep no attributes of a node: it lets everybody in, and shows what it has kept
+    /// without a request. Each path leads through the root, whose mode it asks for then.
+    fn asks_each_time(&self, node: u64) -> bool {
+        self.config.access != Admission::Kernel && node == abi::ROOT_ID
+    }
+
     /// Whether a request comes through a descriptor.
     fn is_of_open(&self, opcode: Opcode, incoming: &Incoming<'_>) -> bool {
         let (header, mut body) = (&incoming.header, incoming.body.clone());
@@ -428,6 +434,7 @@ impl Server {
             minor: protocol.minor,
             room: usize::MAX,
             written_back: None,
+            uncached: self.asks_each_time(header.nodeid),
             slot,
             tables: Arc::clone(&worker.tables),
             stages: Stages::received(received),

@@ -252,9 +252,10 @@ pub struct Attributes {
 
 impl Answer for Attributes {
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
+        let valid = encoding.attributes_valid(self.valid);
         let value = abi::AttrOut {
-            attr_valid: self.valid.as_secs(),
-            attr_valid_nsec: self.valid.subsec_nanos(),
+            attr_valid: valid.as_secs(),
+            attr_valid_nsec: valid.subsec_nanos(),
             dummy: 0,
             attr: self.attr.to_abi(),
         };

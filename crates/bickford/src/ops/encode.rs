@@ -1,5 +1,7 @@
 //! Answers as bytes.
 
+use std::time::Duration;
+
 use bickford_abi::Opcode;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -12,6 +14,18 @@ pub struct Encoding {
     pub minor: u32,
     /// The request's opcode.
     pub opcode: Opcode,
+    /// The kernel is to ask for the attributes each time, and thereby for each caller.
+    pub uncached: bool,
+}
+
+impl Encoding {
+    /// How long attributes are valid that the file system wants to be so for `wanted`.
+    pub(super) fn attributes_valid(&self, wanted: Duration) -> Duration {
+        match self.uncached {
+            true => Duration::ZERO,
+            false => wanted,
+        }
+    }
 }
 
 /// Larger than every fixed answer (`struct fuse_statx_out` has 288 bytes).

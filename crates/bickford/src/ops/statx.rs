@@ -54,7 +54,7 @@ const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
 impl Answer for StatxAnswer {
-    fn encode(self, _: &Encoding, out: &mut Encoder) {
+    fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         let time = |time: Timestamp| SxTime {
             tv_sec: time.seconds,
             tv_nsec: time.nanoseconds,
@@ -80,9 +80,10 @@ impl Answer for StatxAnswer {
             rdev_minor: minor,
             ..abi::Statx::default()
         };
+        let valid = encoding.attributes_valid(self.valid);
         out.put(&StatxOut {
-            attr_valid: self.valid.as_secs(),
-            attr_valid_nsec: self.valid.subsec_nanos(),
+            attr_valid: valid.as_secs(),
+            attr_valid_nsec: valid.subsec_nanos(),
             stat,
             ..StatxOut::default()
         });

@@ -27,6 +27,8 @@ pub struct Completion {
     /// What the kernel takes at most.
     pub(crate) room: usize,
     pub(crate) written_back: Option<WrittenBack>,
+    /// See [`Encoding::uncached`].
+    pub(crate) uncached: bool,
     pub(crate) slot: u32,
     pub(crate) tables: Arc<Tables>,
     pub(crate) stages: Stages,
@@ -54,6 +56,7 @@ impl Completion {
                     &Encoding {
                         minor: self.minor,
                         opcode: self.opcode,
+                        uncached: self.uncached,
                     },
                     &mut encoder,
                 );
