@@ -9,9 +9,11 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use rustix::fs::Mode;
+use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
 
 use crate::io_mode::Powers;
 use crate::sys;
@@ -24,10 +26,11 @@ pub(crate) struct Caller {
 }
 
 /// What this process is and may do, read once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Identity {
     uid: u32,
     gid: u32,
+    groups: Vec<Gid>,
     capabilities: CapabilitySets,
 }
 
@@ -35,6 +38,8 @@ pub(crate) struct Identity {
 pub(crate) struct Acting<'a> {
     identity: &'a Identity,
     ids: bool,
+    /// Whether the effective ids and the groups are the caller's, too.
+    effective: bool,
     capabilities: bool,
     thread: PhantomData<*const ()>,
 }
@@ -77,6 +82,7 @@ impl Identity {
         Ok(Self {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
+            groups: rustix::process::getgroups()?,
             capabilities: for_serving(rustix::thread::capabilities(None)?),
         })
     }
@@ -96,6 +102,7 @@ impl Identity {
         Acting {
             identity: self,
             ids: false,
+            effective: false,
             capabilities: false,
             thread: PhantomData,
         }
@@ -115,10 +122,20 @@ impl Identity {
     }
 
     /// Becomes `caller` for the lower file system, without capabilities unless it is root: those too that go
-    /// with no user id.
+    /// with no user id. The effective ids are the caller's, too, which some file systems ask for (cgroup), and
+    /// no group is ours.
     pub(crate) fn become_caller(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
         let mut acting = self.assume(caller)?;
-        if caller.uid != 0 && !self.capabilities.effective.is_empty() {
+        if caller.uid == 0 {
+            return Ok(acting);
+        }
+        if acting.ids {
+            acting.effective = true;
+            self.set_groups(&[])?;
+            set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+            set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+        }
+        if !self.capabilities.effective.is_empty() {
             acting.capabilities = true;
             let mut none = self.capabilities;
             none.effective = CapabilitySet::empty();
@@ -184,6 +201,21 @@ impl Identity {
         Ok(())
     }
 
+    fn takes_effect(&self) -> Result<(), Errno> {
+        set_thread_res_uid(None, Uid::from_raw(self.uid), None)?;
+        self.all_capabilities()?;
+        set_thread_res_gid(None, Gid::from_raw(self.gid), None)?;
+        self.set_groups(&self.groups)
+    }
+
+    /// A user namespace may refuse to set any, also where there are none.
+    fn set_groups(&self, groups: &[Gid]) -> Result<(), Errno> {
+        match self.groups.is_empty() {
+            true => Ok(()),
+            false => set_thread_groups(groups),
+        }
+    }
+
     /// [`Self::without_fsetid`] where the bits are to go, or else [`Self::with_fsetid`].
     pub(crate) fn dropping_set_id(&self, drop: bool) -> Result<(), Errno> {
         match drop {
@@ -196,6 +228,10 @@ impl Identity {
 impl Drop for Acting<'_> {
     fn drop(&mut self) {
         let mut restored = true;
+        if self.effective {
+            // The user first: the saved id may be taken without the capabilities, which the others want.
+            restored &= self.identity.takes_effect().is_ok();
+        }
         if self.ids {
             restored &= sys::set_fsuid(self.identity.uid).is_ok();
             restored &= sys::set_fsgid(self.identity.gid).is_ok();
@@ -275,6 +311,15 @@ mod tests {
         });
     }
 
+    /// Of this thread: user, group, groups.
+    fn effective_ids() -> (u32, u32, Vec<Gid>) {
+        (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+            rustix::process::getgroups().unwrap(),
+        )
+    }
+
     #[test]
     fn becoming_the_caller_gives_up_its_power() {
         as_root(|identity| {
@@ -286,8 +331,11 @@ mod tests {
                 assert!(now.effective.is_empty(), "{now:?}");
                 let error = std::fs::write(&path, "").unwrap_err();
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+                assert_eq!(effective_ids(), (NOBODY.uid, NOBODY.gid, Vec::new()));
             }
             std::fs::write(&path, "").unwrap();
+            let own = (identity.uid, identity.gid, identity.groups.clone());
+            assert_eq!(effective_ids(), own);
             assert_eq!(
                 rustix::thread::capabilities(None).unwrap(),
                 identity.capabilities
