@@ -75,10 +75,10 @@ impl File {
             first = first.min(last_block(size));
             last = last_block(target);
         }
-        // What is not overwritten whole must be known. The last block also tells that the file
-        // rightly ended there, and is put back when growing fails.
+        // What is not overwritten whole must be known, and the last block always: it tells that the file
+        // rightly ended there, which what is written says again. It is put back when growing fails.
         let mut wanted = Vec::new();
-        if grows {
+        if (first..=last).contains(&last_block(size)) {
             wanted.push(last_block(size));
         }
         for block in [first, last] {

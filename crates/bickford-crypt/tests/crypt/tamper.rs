@@ -165,6 +165,33 @@ fn an_empty_file_of_another_key_is_not_empty() {
     assert_eq!(other.lower.state().opens, 0);
 }
 
+/// What is written there says again that the file ends with it.
+#[test]
+fn a_cut_is_not_hidden_by_overwriting_what_is_the_end_since() {
+    let plain = contents(9000);
+    let (mut mount, node, below) = written(&plain);
+    let cut = 32 + 2 * SLOT + 40 + 100;
+    for (length, offset, over) in [
+        (32 + SLOT, 0, 4096),
+        (32 + 2 * SLOT, 4096, 4096),
+        (32 + 2 * SLOT, 0, 8192),
+        (cut, 8192, 100),
+    ] {
+        put(&mount, node, below[..length].to_vec());
+        let file = mount.open(node, libc::O_RDWR).unwrap();
+        let written = mount.write(file, offset, &vec![9; over]);
+        assert_eq!(written, Err(libc::EIO), "{length} bytes");
+        mount.close(file);
+        assert_eq!(read(&mut mount, node), Err(libc::EIO), "{length} bytes");
+    }
+    put(&mount, node, below);
+    let file = mount.open(node, libc::O_RDWR).unwrap();
+    mount.write(file, 8192, &vec![9; 808]).unwrap();
+    mount.close(file);
+    let all = [&plain[..8192], &[9; 808]].concat();
+    assert_eq!(read(&mut mount, node).unwrap(), all);
+}
+
 #[test]
 fn a_damaged_end_can_be_cut_off() {
     let (mut mount, node, mut below) = written(&contents(3 * 4096));
