@@ -326,6 +326,26 @@ fn the_socket_of_a_daemon_that_was_killed_goes_with_its_mount() {
 }
 
 /// Another mount may have got the number meanwhile, and listen there.
+/// As that of a daemon that is stopped, or that another user has put there.
+#[test]
+fn unmounting_waits_for_no_socket_that_accepts_nobody() {
+    let Some(place) = Place::new() else { return };
+    assert_silent(&place.mount(&[]));
+    let connection = place.listed().unwrap().connection();
+    let path = bickford::trace::control::socket_path(connection);
+    fs::remove_file(&path).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let reached = || bickford::trace::control::connect(&path);
+    // As many as may wait to be accepted.
+    let _waiting: Vec<_> = std::iter::from_fn(|| reached().ok()).take(8).collect();
+    let full = reached().map_err(|error| error.kind()).err();
+    assert_eq!(full, Some(io::ErrorKind::TimedOut));
+    place.unmount(&place.mountpoint());
+    assert_eq!(place.listed(), None);
+    fs::remove_file(&path).unwrap();
+}
+
 fn refused(socket: &std::path::Path) -> Option<std::io::ErrorKind> {
     let tried = std::os::unix::net::UnixStream::connect(socket);
     tried.err().map(|error| error.kind())

@@ -5,7 +5,6 @@ mod resolve;
 
 use std::fs;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use bickford::mount::MountEntry;
@@ -108,12 +107,16 @@ impl Target {
 
     /// Whether somebody listens at a control socket of its daemon.
     pub(crate) fn listens(&self) -> bool {
-        self.ask(|path| UnixStream::connect(path).map(drop)).is_ok()
+        let listens = |socket: control::Socket| match control::connect(&socket.address()) {
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::TimedOut,
+        };
+        self.sockets().into_iter().any(listens)
     }
 
     /// The process that listens at its control socket, as the kernel knows it.
     pub(crate) fn daemon(&self) -> Option<Pid> {
-        let peer = self.ask(|path| Ok(socket_peercred(UnixStream::connect(path)?)?));
+        let peer = self.ask(|path| Ok(socket_peercred(control::connect(path)?)?));
         Some(peer.ok()?.pid)
     }
 

@@ -286,16 +286,25 @@ fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()>
     stream.write_all(&line)
 }
 
-fn connect(path: &Path, request: &str) -> io::Result<UnixStream> {
+/// Connects to whoever listens at `path`, and waits for nobody.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] where as many wait to be accepted as may: a daemon that is stopped accepts nobody,
+/// and that of another user need not.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // A stopped daemon accepts nobody; when as many wait as may, connecting would wait, too.
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
         Err(rustix::io::Errno::AGAIN) => return Err(no_answer()),
         connected => connected?,
     }
-    let mut stream = UnixStream::from(socket);
+    let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn request(path: &Path, request: &str) -> io::Result<UnixStream> {
+    let mut stream = connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     writeln!(stream, "{request}")?;
     Ok(stream)
@@ -320,7 +329,7 @@ pub fn snapshot(path: &Path) -> io::Result<Snapshot> {
 /// When nobody has answered at `path` after `patience`, or with nonsense.
 pub fn snapshot_within(path: &Path, patience: Duration) -> io::Result<Snapshot> {
     let end = Instant::now() + patience;
-    let mut stream = connect(path, "snapshot")?;
+    let mut stream = request(path, "snapshot")?;
     let (mut line, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
     while !line.ends_with(b"\n") {
         let left = end.saturating_duration_since(Instant::now());
@@ -354,7 +363,7 @@ impl EventReader {
     /// # Errors
     /// When nobody answers at `path`.
     pub fn connect(path: &Path) -> io::Result<Self> {
-        let stream = connect(path, "events")?;
+        let stream = request(path, "events")?;
         stream.set_read_timeout(Some(PAUSE))?;
         Ok(Self {
             lines: BufReader::new(stream),

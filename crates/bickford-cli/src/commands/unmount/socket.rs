@@ -2,10 +2,9 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use bickford::trace::control::Socket;
+use bickford::trace::control::{self, Socket};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat, unlinkat};
 
 /// Write permission for others than the owner.
@@ -22,7 +21,7 @@ pub(super) fn remove_left(sockets: &[Socket]) {
 }
 
 fn is_left(socket: &Socket) -> bool {
-    let refused = UnixStream::connect(socket.address()).map_err(|error| error.kind());
+    let refused = control::connect(&socket.address()).map_err(|error| error.kind());
     matches!(refused, Err(io::ErrorKind::ConnectionRefused))
 }
 
