@@ -168,13 +168,12 @@ fn the_service_manager_is_told() {
     socket
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
-    let mut command = bickford();
-    command
-        .env("NOTIFY_SOCKET", &path)
-        .arg("mount")
-        .arg(place.source())
-        .arg(place.mountpoint());
-    assert_silent(&run(&mut command));
+    let mount = |mountpoint: &Path| {
+        let mut command = bickford();
+        command.env("NOTIFY_SOCKET", &path).arg("mount");
+        assert_silent(&run(command.arg(place.source()).arg(mountpoint)));
+    };
+    mount(&place.mountpoint());
     let receive = || {
         let mut buffer = [0_u8; 512];
         let len = socket.recv(&mut buffer).unwrap();
@@ -189,6 +188,13 @@ fn the_service_manager_is_told() {
     );
     place.unmount(&place.mountpoint());
     assert_eq!(receive(), "STOPPING=1");
+    // A path is one line, whatever is in it.
+    let odd = place.mountpoint().join("a\nBARRIER=1");
+    fs::create_dir(&odd).unwrap();
+    mount(&odd);
+    let ready = receive();
+    place.unmount(&odd);
+    assert!(ready.ends_with("mnt/a\\nBARRIER=1"), "{ready}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use bickford::mount::{
 };
 use bickford::trace::Snapshot;
 use bickford::trace::control::{Control, socket_directory};
+use bickford_eval::terminal::escaped;
 use bickford_layers::{LayerSpec, Summary};
 use bickford_stackfs::LowerWatch;
 use clap::CommandFactory;
@@ -292,8 +293,10 @@ impl Service {
         }
         log.started();
         let mountpoint = session.guard().mountpoint().display();
+        // A line of its own: a path may have more.
+        let shown = escaped(&mountpoint.to_string());
         notify(&format!(
-            "READY=1\nMAINPID={}\nSTATUS=serving {mountpoint}",
+            "READY=1\nMAINPID={}\nSTATUS=serving {shown}",
             std::process::id()
         ));
         session.wait();
