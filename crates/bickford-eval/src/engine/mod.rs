@@ -287,6 +287,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_appended_is_written_in_full() {
+        let root = tempfile::tempdir().unwrap();
+        let size = (64 << 20) + 1;
+        let text = format!(
+            "define file name=log,path=/x,size=0,prealloc\ndefine process name=p {{ thread name=t {{\n\
+             flowop appendfile name=a,filesetname=log,iosize={size},fd=1\n\
+             flowop finishoncount name=f,value=1\n}} }}\n"
+        );
+        let workload = crate::wml::parse(&text, &BTreeMap::new()).unwrap();
+        prepare(&workload, root.path()).unwrap();
+        let work = run(&workload, root.path(), Backend::Posix).unwrap();
+        let file = root.path().join("log/f0000000");
+        assert_eq!(work.bytes, size);
+        assert_eq!(std::fs::metadata(file).unwrap().len(), size);
+    }
+
+    #[test]
     fn a_missing_file_is_named_in_the_error() {
         let root = tempfile::tempdir().unwrap();
         let workload = small("files-rd-1th");

@@ -8,6 +8,11 @@ use std::time::Instant;
 use super::{Backend, OPS, Pool, Shared, Tally, op_index, pattern};
 use crate::wml::{Op, Thread};
 
+/// The largest buffer of a thread; a larger I/O takes several calls.
+const BUFFER_MAX: u64 = 64 << 20;
+/// What is read at once where no set has a size, so that files have what was appended to them.
+const GROWN: u64 = 64 << 10;
+
 /// An open file: which of which set, and its descriptor (none with the null backend).
 struct Handle {
     fileset: usize,
@@ -92,13 +97,14 @@ fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
         .iter()
         .map(|s| s.size)
         .max()
-        .unwrap_or(0);
+        .filter(|size| *size > 0)
+        .unwrap_or(GROWN);
     let of = |op: &Op| match op {
         Op::WriteWholeFile { iosize, .. } | Op::ReadWholeFile { iosize, .. } => {
             if *iosize == 0 {
                 largest
             } else {
-                (*iosize).min(largest.max(1))
+                (*iosize).min(largest)
             }
         }
         Op::Append { iosize, .. } => *iosize,
@@ -106,7 +112,27 @@ fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
     };
     let most = thread.flowops.iter().map(|f| of(&f.op)).max().unwrap_or(0);
     // Files may have grown by appends; a read of more than the buffer takes several turns.
-    most.clamp(1, 64 << 20) as usize
+    most.clamp(1, BUFFER_MAX) as usize
+}
+
+/// Bytes of one call: `iosize`, but no more than the buffer has, which is as large as the thread's largest I/O. 0 is all
+/// at once.
+fn piece(iosize: u64, buffer: &[u8]) -> usize {
+    match usize::try_from(iosize) {
+        Ok(size @ 1..) => size.min(buffer.len()),
+        _ => buffer.len(),
+    }
+}
+
+/// Writes `size` bytes by calls of `piece` bytes of `buffer`.
+fn write(file: &mut File, size: u64, piece: usize, buffer: &[u8]) -> io::Result<()> {
+    let mut left = size;
+    while left > 0 {
+        let part = left.min(piece as u64);
+        file.write_all(buffer.get(..part as usize).unwrap_or_default())?;
+        left -= part;
+    }
+    Ok(())
 }
 
 fn handle(handles: &mut [Option<Handle>], fd: usize) -> io::Result<&mut Handle> {
@@ -138,7 +164,7 @@ impl<'a> Worker<'a> {
             Op::CreateFile { fileset, fd } => self.create(*fileset, *fd),
             Op::OpenFile { fileset, fd } => self.open(*fileset, *fd),
             Op::WriteWholeFile { fd, iosize } => self.write_whole(*fd, *iosize),
-            Op::ReadWholeFile { fd, .. } => self.read_whole(*fd),
+            Op::ReadWholeFile { fd, iosize } => self.read_whole(*fd, *iosize),
             Op::Append {
                 fd,
                 iosize,
@@ -239,24 +265,20 @@ impl<'a> Worker<'a> {
             return Ok(Step::Done(size));
         };
         file.seek(SeekFrom::Start(0))?;
-        let piece = if iosize == 0 { size } else { iosize };
-        let mut left = size;
-        while left > 0 {
-            let part = (left.min(piece) as usize).min(buffer.len());
-            file.write_all(buffer.get(..part).unwrap_or_default())?;
-            left -= part as u64;
-        }
+        write(file, size, piece(iosize, buffer), buffer)?;
         Ok(Step::Done(size))
     }
 
-    fn read_whole(&mut self, fd: usize) -> io::Result<Step> {
+    fn read_whole(&mut self, fd: usize, iosize: u64) -> io::Result<Step> {
         let Some((file, buffer)) = self.file(fd)? else {
             return Ok(Step::Done(0));
         };
         file.seek(SeekFrom::Start(0))?;
+        let piece = piece(iosize, buffer);
+        let part = buffer.get_mut(..piece).unwrap_or_default();
         let mut bytes = 0;
         loop {
-            let count = file.read(buffer)?;
+            let count = file.read(part)?;
             if count == 0 {
                 return Ok(Step::Done(bytes));
             }
@@ -283,7 +305,7 @@ impl<'a> Worker<'a> {
         };
         if let Some((file, buffer)) = self.file(fd)? {
             file.seek(SeekFrom::End(0))?;
-            file.write_all(buffer.get(..size as usize).unwrap_or(buffer))?;
+            write(file, size, buffer.len(), buffer)?;
         }
         Ok(Step::Done(size))
     }
@@ -309,5 +331,18 @@ impl<'a> Worker<'a> {
         };
         pool.release(index);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_has_its_own_size_and_not_that_of_the_largest() {
+        let buffer = [0; 1024];
+        assert_eq!(piece(4, &buffer), 4);
+        assert_eq!(piece(0, &buffer), 1024);
+        assert_eq!(piece(4096, &buffer), 1024);
     }
 }

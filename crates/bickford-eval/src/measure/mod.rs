@@ -52,8 +52,8 @@ pub fn histogram() -> Result<Histogram<u32>, String> {
 /// What a workload did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Operations: I/Os of fio, flow operations of the engine, transactions of PostMark, files copied,
-    /// MiB for Bonnie's per-character phases.
+    /// Operations: I/Os of fio, flow operations of the engine, transactions of PostMark, files copied, bytes for
+    /// Bonnie's per-character phases and blocks for the others, writes of figure 2.
     pub operations: u64,
     /// Bytes read and written by the workload where it counts them.
     pub bytes: u64,
