@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
-use crate::host::Machine;
+use crate::host::{self, Machine};
 use crate::java::{self, Binding};
 use crate::report::{self, markdown::Run};
 use crate::results::{self, Settings, Store};
@@ -212,6 +212,7 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         rounds: args.rounds,
         deadline_s: args.deadline,
         programs: results::programs(&configs),
+        enable_uring: host::enable_uring(),
         configs,
         rows: select_rows(args)?,
         machine: Machine::probe(),

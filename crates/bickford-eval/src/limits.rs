@@ -26,6 +26,13 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
     if let Err(reason) = Cycles::start() {
         notes.push(format!("Cycles per operation are not measured: {reason}."));
     }
+    if host::enable_uring().as_deref() == Some("N") {
+        notes.push(
+            "FUSE over io_uring is off (enable_uring of the module fuse is N): what would use it goes over /dev/fuse, \
+             where each request takes longer."
+                .to_owned(),
+        );
+    }
     if virtio::reports_free_pages() {
         notes.push(
             "This virtual machine gives freed memory back to its host (free page reporting of its balloon). To use \

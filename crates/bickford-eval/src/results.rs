@@ -1,8 +1,9 @@
 //! The directory of a run: settings, one line per run of a row, and the reports made of them.
 
 mod programs;
+mod settings;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,95 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EvalError;
 use crate::host::Machine;
-use crate::host::device::Choice;
 use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
-use crate::rows::Row;
-use crate::target::Config;
 
 pub use programs::{fingerprint, programs};
-
-/// What a run was asked to do, and where. Kept so that it can be resumed and repeated.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
-    /// Version of the tool.
-    pub version: String,
-    /// Name of the suite.
-    pub suite: String,
-    /// 1 is the papers' size.
-    pub scale: f64,
-    /// Where the lower file system lives.
-    pub device: Choice,
-    /// Directory for the loop device's file and the mount points.
-    pub directory: PathBuf,
-    /// Counted rounds.
-    pub rounds: u32,
-    /// Longest time of one run of a row, in seconds.
-    pub deadline_s: u64,
-    /// What is compared, native first.
-    pub configs: Vec<Config>,
-    /// What is run.
-    pub rows: Vec<Row>,
-    /// The machine.
-    pub machine: Machine,
-    /// When it began, in seconds since 1970.
-    pub started: u64,
-    /// The command line that repeats it.
-    pub command: String,
-    /// The programs that ran, this one and those that the configurations' commands begin with, each with its
-    /// [`fingerprint`]. Records of older versions have none.
-    #[serde(default)]
-    pub programs: BTreeMap<PathBuf, String>,
-}
-
-/// Memory of a machine that differs by less than this part of it is the same: kernels keep some for
-/// themselves, not always as much.
-const SAME_MEMORY: f64 = 0.01;
-
-impl Settings {
-    /// What is not as it was when the run began, so that samples of now do not belong to it.
-    #[must_use]
-    pub fn changes(&self, now: &Machine) -> Vec<String> {
-        let then = &self.machine;
-        let memory = |m: &Machine| format!("{} MB of memory", m.memory_bytes >> 20);
-        let (less, more) = (
-            then.memory_bytes.min(now.memory_bytes),
-            then.memory_bytes.max(now.memory_bytes),
-        );
-        let mut pairs = vec![
-            ("the processor", then.cpu.clone(), now.cpu.clone()),
-            ("the kernel", then.kernel.clone(), now.kernel.clone()),
-            (
-                "the machine",
-                format!("with {} CPUs", then.cpus),
-                format!("with {} CPUs", now.cpus),
-            ),
-            (
-                "bickford-eval",
-                self.version.clone(),
-                env!("CARGO_PKG_VERSION").to_owned(),
-            ),
-        ];
-        if (more - less) as f64 > SAME_MEMORY * more as f64 {
-            pairs.push(("the machine", memory(then), memory(now)));
-        }
-        let mut changes: Vec<String> = pairs
-            .into_iter()
-            .filter(|(_, then, now)| then != now)
-            .map(|(what, then, now)| format!("{what} was {then} and is {now}"))
-            .collect();
-        for (path, then) in &self.programs {
-            match fingerprint(path) {
-                Ok(now) if now == *then => {}
-                Ok(_) => changes.push(format!("{} is another program now", path.display())),
-                Err(error) => changes.push(format!("{}: {error}", path.display())),
-            }
-        }
-        changes
-    }
-}
+pub use settings::Settings;
 
 /// Page caches at the end of a row, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -367,7 +286,8 @@ impl Store {
     /// Goes on with a directory of results. A line that was cut off is run again.
     ///
     /// # Errors
-    /// It cannot be read or written, or belongs to another machine or to programs that have changed.
+    /// It cannot be read or written, or belongs to another machine, another switch of io_uring or to programs that have
+    /// changed.
     pub fn resume(directory: &Path) -> Result<Self, EvalError> {
         let results = load(directory)?;
         let changes = results.settings.changes(&Machine::probe());
@@ -491,6 +411,7 @@ fn open_log(directory: &Path) -> Result<File, EvalError> {
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     fn settings() -> Settings {
@@ -515,6 +436,7 @@ mod tests {
         other.version = "0.0.1".into();
         let (built, gone) = (PathBuf::from("/bin/sh"), PathBuf::from("/nonexistent"));
         other.programs = [(built, "older".into()), (gone, String::new())].into();
+        other.enable_uring = Some("of another kernel".into());
         let changes = other.changes(&now).join("; ");
         for told in [
             "the kernel was Linux 2.4 and is ",
@@ -524,6 +446,7 @@ mod tests {
             "MB of memory and is",
             "/bin/sh is another program now",
             "/nonexistent: No such file",
+            "enable_uring of the module fuse was of another kernel and is ",
         ] {
             assert!(changes.contains(told), "{told}: {changes}");
         }

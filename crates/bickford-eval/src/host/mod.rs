@@ -60,6 +60,18 @@ pub fn meminfo(name: &str) -> u64 {
         * 1024
 }
 
+/// The kernel's switch for FUSE over io_uring, `Y` or `N`; `None` where it has none.
+#[must_use]
+pub fn enable_uring() -> Option<String> {
+    let read = || fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
+    let value = read().or_else(|| {
+        // A module that is not loaded yet is loaded by this.
+        let _ = fs::File::open("/dev/fuse");
+        read()
+    })?;
+    Some(value.trim().to_owned())
+}
+
 /// True for uid 0.
 #[must_use]
 pub fn is_root() -> bool {

@@ -264,6 +264,13 @@ fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
             a.scale, b.scale
         ));
     }
+    if let (Some(of_a), Some(of_b)) = (&a.enable_uring, &b.enable_uring)
+        && of_a != of_b
+    {
+        out.push(format!(
+            "FUSE over io_uring: enable_uring of the module fuse is {of_a} in A and {of_b} in B, so that mounts that would use it differ."
+        ));
+    }
     for config in &a.configs {
         let other = b.configs.iter().find(|c| c.name == config.name);
         match other {
@@ -380,6 +387,12 @@ mod tests {
         let a = base(100.0, 50.0);
         assert!(!text(&a, &a).contains("different"), "{}", text(&a, &a));
         let mut b = base(100.0, 50.0);
+        b.settings.enable_uring = Some("N".into());
+        assert!(!text(&a, &b).contains("io_uring"), "an older record");
+        let mut on = base(100.0, 50.0);
+        on.settings.enable_uring = Some("Y".into());
+        let told = text(&on, &b);
+        assert!(told.contains("is Y in A and N in B"), "{told}");
         b.settings.device = crate::host::device::Choice::Ram;
         if let Some(config) = b.settings.configs.last_mut() {
             config.command = Some("other {src} {mnt}".into());

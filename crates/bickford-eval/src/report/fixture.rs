@@ -38,6 +38,7 @@ pub(crate) fn results(ids: &[&str], configs: &[&str]) -> Results {
         started: 0,
         command: "bickford eval".into(),
         programs: std::collections::BTreeMap::new(),
+        enable_uring: None,
     };
     Results {
         settings,

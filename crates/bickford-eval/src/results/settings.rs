@@ -1,0 +1,98 @@
+//! What a run was asked to do, and on what.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::device::Choice;
+use crate::host::{self, Machine};
+use crate::rows::Row;
+use crate::target::Config;
+
+/// What a run was asked to do, and where. Kept so that it can be resumed and repeated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Version of the tool.
+    pub version: String,
+    /// Name of the suite.
+    pub suite: String,
+    /// 1 is the papers' size.
+    pub scale: f64,
+    /// Where the lower file system lives.
+    pub device: Choice,
+    /// Directory for the loop device's file and the mount points.
+    pub directory: PathBuf,
+    /// Counted rounds.
+    pub rounds: u32,
+    /// Longest time of one run of a row, in seconds.
+    pub deadline_s: u64,
+    /// What is compared, native first.
+    pub configs: Vec<Config>,
+    /// What is run.
+    pub rows: Vec<Row>,
+    /// The machine.
+    pub machine: Machine,
+    /// When it began, in seconds since 1970.
+    pub started: u64,
+    /// The command line that repeats it.
+    pub command: String,
+    /// The programs that ran, this one and those that the configurations' commands begin with, each with its
+    /// [`super::fingerprint`]. Records of older versions have none.
+    #[serde(default)]
+    pub programs: BTreeMap<PathBuf, String>,
+    /// [`host::enable_uring`] when it began. Records of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable_uring: Option<String>,
+}
+
+/// Memory of a machine that differs by less than this part of it is the same: kernels keep some for
+/// themselves, not always as much.
+const SAME_MEMORY: f64 = 0.01;
+
+impl Settings {
+    /// What is not as it was when the run began, so that samples of now do not belong to it.
+    #[must_use]
+    pub fn changes(&self, now: &Machine) -> Vec<String> {
+        let then = &self.machine;
+        let memory = |m: &Machine| format!("{} MB of memory", m.memory_bytes >> 20);
+        let (less, more) = (
+            then.memory_bytes.min(now.memory_bytes),
+            then.memory_bytes.max(now.memory_bytes),
+        );
+        let mut pairs = vec![
+            ("the processor", then.cpu.clone(), now.cpu.clone()),
+            ("the kernel", then.kernel.clone(), now.kernel.clone()),
+            (
+                "the machine",
+                format!("with {} CPUs", then.cpus),
+                format!("with {} CPUs", now.cpus),
+            ),
+            (
+                "bickford-eval",
+                self.version.clone(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+        ];
+        if let Some(then) = &self.enable_uring {
+            let now = host::enable_uring().unwrap_or_else(|| "not there".to_owned());
+            pairs.push(("enable_uring of the module fuse", then.clone(), now));
+        }
+        if (more - less) as f64 > SAME_MEMORY * more as f64 {
+            pairs.push(("the machine", memory(then), memory(now)));
+        }
+        let mut changes: Vec<String> = pairs
+            .into_iter()
+            .filter(|(_, then, now)| then != now)
+            .map(|(what, then, now)| format!("{what} was {then} and is {now}"))
+            .collect();
+        for (path, then) in &self.programs {
+            match super::fingerprint(path) {
+                Ok(now) if now == *then => {}
+                Ok(_) => changes.push(format!("{} is another program now", path.display())),
+                Err(error) => changes.push(format!("{}: {error}", path.display())),
+            }
+        }
+        changes
+    }
+}
