@@ -146,23 +146,37 @@ fn cpu(pid: u32) -> u64 {
     }
 }
 
-fn all_cpu(daemons: &[u32]) -> u64 {
-    daemons.iter().map(|pid| cpu(*pid)).sum()
-}
+/// Daemons, each with the CPU time that it was last seen to have: one that has ended has no clock any more, but what it
+/// took until then stays.
+struct Daemons(Vec<(u32, u64)>);
 
-/// CPU time once the daemons have come to rest: what is answered asynchronously belongs to the work.
-fn cpu_at_rest(daemons: &[u32]) -> u64 {
-    let end = Instant::now() + Duration::from_millis(200);
-    let mut last = all_cpu(daemons);
-    while !daemons.is_empty() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(4));
-        let now = all_cpu(daemons);
-        if now - last < 20_000 {
-            return now;
-        }
-        last = now;
+impl Daemons {
+    fn new(pids: &[u32]) -> Self {
+        Self(pids.iter().map(|pid| (*pid, 0)).collect())
     }
-    last
+
+    /// CPU time of all of them in nanoseconds.
+    fn cpu(&mut self) -> u64 {
+        for (pid, seen) in &mut self.0 {
+            *seen = cpu(*pid).max(*seen);
+        }
+        self.0.iter().map(|(_, seen)| seen).sum()
+    }
+
+    /// CPU time once they have come to rest: what is answered asynchronously belongs to the work.
+    fn cpu_at_rest(&mut self) -> u64 {
+        let end = Instant::now() + Duration::from_millis(200);
+        let mut last = self.cpu();
+        while !self.0.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(4));
+            let now = self.cpu();
+            if now - last < 20_000 {
+                return now;
+            }
+            last = now;
+        }
+        last
+    }
 }
 
 /// Runs `row` with `clients` threads in `base`.
@@ -173,6 +187,7 @@ pub(crate) fn run(
     clients: usize,
     daemons: &[u32],
 ) -> io::Result<Outcome> {
+    let mut daemons = Daemons::new(daemons);
     let ready = Arc::new(Barrier::new(clients + 1));
     let go = Arc::new(Barrier::new(clients + 1));
     let threads: Vec<_> = (0..clients)
@@ -192,7 +207,7 @@ pub(crate) fn run(
         })
         .collect();
     ready.wait();
-    let before = cpu_at_rest(daemons);
+    let before = daemons.cpu_at_rest();
     let start = Instant::now();
     go.wait();
     let mut outcome = Outcome {
@@ -209,6 +224,31 @@ pub(crate) fn run(
         outcome.ops += ops;
         outcome.ns = outcome.ns.max(u64::try_from(took).unwrap_or(u64::MAX));
     }
-    outcome.daemon_ns = cpu_at_rest(daemons) - before;
+    outcome.daemon_ns = daemons.cpu_at_rest() - before;
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_daemon_took_stays_when_it_has_ended() {
+        let mut shell = std::process::Command::new("sh");
+        let mut child = shell
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("sh");
+        let mut daemons = Daemons::new(&[child.id()]);
+        let end = Instant::now() + Duration::from_secs(30);
+        while daemons.cpu() < 1_000_000 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let before = daemons.cpu();
+        child.kill().expect("to kill it");
+        child.wait().expect("its end");
+        assert!(before >= 1_000_000, "{before}");
+        assert!(daemons.cpu() >= before);
+        assert_eq!(daemons.cpu_at_rest(), daemons.cpu());
+    }
 }
