@@ -130,6 +130,11 @@ impl Results {
                 cell.cpu.insert(sample.round, sample.daemon_ns as f64 / ops);
             }
         }
+        // What failed in some rounds is not judged by the others.
+        for cell in cells.values_mut().filter(|cell| cell.error.is_some()) {
+            cell.ns.clear();
+            cell.cpu.clear();
+        }
         Self { run, cells }
     }
 
@@ -190,6 +195,19 @@ impl Results {
             .find(|found| found.mode == Some(row.ours))
     }
 
+    /// The peer's configuration that takes least of what ours takes, by the median of ratios within a round. That may be another
+    /// one than [`Results::best_peer`], which compares medians of all rounds.
+    pub(crate) fn nearest_peer(
+        &self,
+        row: &Row,
+        clients: usize,
+        ours: &Cell,
+    ) -> Option<(&Configuration, Spread)> {
+        self.configurations(row, Side::Peer)
+            .filter_map(|found| Some((found, self.cell(row, clients, &found.name)?.over(ours)?)))
+            .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
+    }
+
     /// The peer's configuration with the least of `measure`.
     pub(crate) fn best_peer(
         &self,
@@ -217,6 +235,76 @@ mod tests {
         assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));
         assert_eq!(Spread::of([1.0, 2.0]).expect("values").median, 1.5);
         assert_eq!(Spread::of([]), None);
+    }
+
+    fn run() -> Run {
+        let configuration = |name: &str, side| Configuration {
+            name: name.to_owned(),
+            side,
+            mode: Some(crate::rows::Mode::Usual),
+            command: Vec::new(),
+        };
+        Run {
+            command: Vec::new(),
+            machine: bickford_eval::host::Machine::probe(),
+            device: "ram".to_owned(),
+            enable_uring: None,
+            rounds: 3,
+            scale: Scale::FULL,
+            versions: BTreeMap::new(),
+            left_out: BTreeMap::new(),
+            configurations: vec![
+                configuration("ours", Side::Ours),
+                configuration("steady", Side::Peer),
+                configuration("other", Side::Peer),
+            ],
+        }
+    }
+
+    fn samples(configuration: &str, ns: &[u64]) -> Vec<Sample> {
+        let of = |(round, ns): (u32, &u64)| Sample {
+            round,
+            row: "lookup".to_owned(),
+            configuration: configuration.to_owned(),
+            clients: 1,
+            ops: 1,
+            ns: *ns,
+            daemon_ns: 1,
+            error: None,
+        };
+        (1..).zip(ns).map(of).collect()
+    }
+
+    #[test]
+    fn the_nearest_peer_is_that_of_the_smallest_advantage() {
+        let row = crate::rows::find("lookup").expect("a row");
+        // 2.7, 1.35 and 0.675 of ours, and 1.3, 1.4 and 1.3.
+        let all = [
+            samples("ours", &[10, 20, 40]),
+            samples("steady", &[27, 27, 27]),
+            samples("other", &[13, 28, 52]),
+        ];
+        let results = Results::new(run(), &all.concat());
+        let ours = results.cell(row, 1, "ours").expect("ours");
+        let best = results.best_peer(row, 1, Cell::time).expect("a peer");
+        let nearest = results.nearest_peer(row, 1, ours).expect("a peer");
+        assert_eq!(
+            (best.0.name.as_str(), nearest.0.name.as_str()),
+            ("steady", "other")
+        );
+    }
+
+    #[test]
+    fn what_failed_in_a_round_has_no_result() {
+        let row = crate::rows::find("lookup").expect("a row");
+        let mut all = samples("ours", &[10, 10, 10]);
+        if let Some(last) = all.last_mut() {
+            last.error = Some("no luck".to_owned());
+        }
+        let results = Results::new(run(), &all);
+        let cell = results.cell(row, 1, "ours").expect("a cell");
+        assert_eq!(cell.time(), None);
+        assert_eq!(cell.error.as_deref(), Some("no luck"));
     }
 
     #[test]

@@ -80,8 +80,8 @@ fn measured(
         Against::Named(name) => Some((against(name)?.over(ours)?, name.to_owned())),
         Against::Peers | Against::PeersThroughDaemon => {
             // Peers that pass through have no part in the rows of the daemon.
-            let (found, peer) = results.best_peer(row, clients, Cell::time)?;
-            Some((peer.over(ours)?, found.name.clone()))
+            let (found, advantage) = results.nearest_peer(row, clients, ours)?;
+            Some((advantage, found.name.clone()))
         }
     }
 }
