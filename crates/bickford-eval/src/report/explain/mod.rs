@@ -11,7 +11,7 @@ use crate::results::Measured;
 use crate::rows::{Kind, Row};
 use crate::stats::{Class, Comparison, ROUNDS_FOR_SPREAD, interval_name};
 
-use super::analysis::Cell;
+use super::analysis::{Cell, Usage};
 use super::figure;
 use remedies::remedies;
 
@@ -21,12 +21,20 @@ const FEW: f64 = 0.01;
 /// Requests that are less than this share of the time the workload waited do not explain a row either.
 const SMALL_SHARE: f64 = 0.05;
 
+/// Where the whole row takes so many times more of native's time than its operations do, they do not explain it.
+const BESIDE: f64 = 1.25;
+
 /// FSYNC is told of from this share of a row's time on.
 const FSYNC_SHARE: f64 = 0.1;
 
 /// CPU time of a process is counted in hundredths of a second: below five of them it says nothing of
 /// a single request.
 const COUNTABLE_CPU_S: f64 = 0.05;
+
+/// Less CPU time of other programs is that of the clock's ticks in several accounts, or disturbs nothing.
+const OTHERS_S: f64 = 0.2;
+/// The same as a share of all CPUs.
+const OTHERS_SHARE: f64 = 0.1;
 
 /// Requests take at most this share of the time the workload waited, where it waits for each: clocks are not
 /// the same.
@@ -74,6 +82,7 @@ pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) ->
     };
     let mut sentences = doubts(cell, &comparison);
     sentences.extend(time_per_operation(native, cell));
+    sentences.extend(time_beside_operations(&native.usage, &cell.usage));
     if let Some((measured, requests)) = cell.requests {
         sentences.extend(requests_per_operation(row, measured, requests));
         sentences.extend(stages(row, measured, requests));
@@ -167,6 +176,22 @@ fn time_per_operation(native: &Cell<'_>, cell: &Cell<'_>) -> Option<Sentence> {
     Some(Sentence {
         full: format!("The work takes {above} s, natively {below} s."),
         brief: format!("{above} s (native {below})."),
+    })
+}
+
+/// The time of the whole row, where its operations do not show it: files are made and closed beside them, which waits for
+/// what is written back, and some threads have ended long before others.
+fn time_beside_operations(native: &Usage, usage: &Usage) -> Option<Sentence> {
+    let operations = usage.mean_us? / native.mean_us?;
+    let (below, above) = (native.elapsed_s?, usage.elapsed_s?);
+    (above / below > BESIDE * operations).then(|| {
+        let (below, above) = (figure(below), figure(above));
+        Sentence {
+            full: format!(
+                "All of the work, to the end of the last thread and with what lies beside these operations (making and closing files), takes {above} s, natively {below} s."
+            ),
+            brief: format!("All of the work {above} s (native {below})."),
+        }
     })
 }
 
@@ -322,6 +347,15 @@ fn waiting_device(native: &Cell<'_>, cell: &Cell<'_>) -> Option<Sentence> {
     })
 }
 
+/// The share of all CPUs that other programs than workload and daemon had, where it is so much that the row was disturbed. It is a
+/// lower bound: of workload and daemon the time in the kernel is taken off, too, while the kernel's own is left out.
+fn others(usage: &Usage, cpus: usize) -> Option<f64> {
+    let user = usage.machine_s? - usage.kernel_s?;
+    let seconds = user - usage.workload_s? - usage.daemon_s.unwrap_or(0.0);
+    let share = seconds / (usage.wall_s? * cpus as f64);
+    (seconds > OTHERS_S && share > OTHERS_SHARE).then_some(share)
+}
+
 fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<Sentence> {
     let (mut full, mut brief) = (Vec::new(), Vec::new());
     let mut say = |long: String, short: String| {
@@ -329,7 +363,15 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<Sentence
         brief.push(short);
     };
     let (below, above) = (native.usage, cell.usage);
-    if let (Some(busy), Some(wall)) = (above.machine_s, above.wall_s)
+    if let Some(share) = others(&above, cpus) {
+        let percent = format!("{:.0}%", 100.0 * share);
+        say(
+            format!(
+                "other programs than workload and daemon took at least {percent} of the CPUs' time meanwhile: unless they served it, the row tells little"
+            ),
+            format!("other programs {percent} of the CPUs"),
+        );
+    } else if let (Some(busy), Some(wall)) = (above.machine_s, above.wall_s)
         && wall > 0.0
         && busy / (wall * cpus as f64) > 0.9
     {
@@ -357,7 +399,7 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<Sentence
             format!("{b} cycles an operation (native {a})"),
         );
     }
-    let moved = |u: super::analysis::Usage| Some(u.disk_read? + u.disk_written?);
+    let moved = |u: Usage| Some(u.disk_read? + u.disk_written?);
     if let (Some(a), Some(b)) = (moved(below), moved(above))
         && a > 1e6
         && (b / a > 1.15 || b / a < 0.85)

@@ -38,7 +38,7 @@ pub(in crate::report) const REMEDIES: [Remedy; 13] = [
     ),
     (
         &["OPEN"],
-        "zero-message open (OPEN answered with ENOSYS), which excludes kernel pass-through: --io cached",
+        "zero-message open (OPEN answered with ENOSYS), which excludes kernel pass-through: --io=cached",
     ),
     (
         &["OPENDIR"],

@@ -62,6 +62,38 @@ fn frequent_requests_are_listed_and_others_only_where_there_are_none() {
 }
 
 #[test]
+fn time_that_operations_do_not_show_is_told() {
+    let of = |mean_us: f64, elapsed_s: f64| Usage {
+        mean_us: Some(mean_us),
+        elapsed_s: Some(elapsed_s),
+        ..Usage::default()
+    };
+    let native = of(1.44, 0.1);
+    let told = time_beside_operations(&native, &of(1.3, 0.183)).expect("twice the time");
+    assert!(
+        told.full.contains("takes 0.183 s, natively 0.100 s"),
+        "{told:?}"
+    );
+    assert_eq!(time_beside_operations(&native, &of(2.88, 0.2)), None);
+    assert_eq!(time_beside_operations(&native, &Usage::default()), None);
+}
+
+#[test]
+fn other_programs_on_the_machine_are_told_of() {
+    let of = |machine_s: f64, kernel_s: f64| Usage {
+        wall_s: Some(1.0),
+        workload_s: Some(0.5),
+        daemon_s: Some(0.3),
+        machine_s: Some(machine_s),
+        kernel_s: Some(kernel_s),
+        ..Usage::default()
+    };
+    assert_eq!(others(&of(2.0, 0.2), 2), Some(0.5));
+    assert_eq!(others(&of(2.0, 1.2), 2), None, "the kernel's own");
+    assert_eq!(others(&of(1.1, 0.2), 2), None, "a few ticks");
+}
+
+#[test]
 fn hardly_any_request_has_no_stages() {
     let (requests, stages) = said(vec![times("LOOKUP", 3)], 1.0);
     assert!(requests.starts_with("Hardly any request"), "{requests}");

@@ -31,6 +31,7 @@ pub(super) fn key(depth: usize) -> String {
          the range that makes it so (more `--rounds` make it surer). Then, as far as they were measured:\n\n\
          | figure | what it is |\n|---|---|\n\
          | `7.03 us an operation (native 1.85); p99 of read 124 (1.46)` | the mean over all operations, and the percentile of the one that natively takes most time, in us; or the seconds of the whole row |\n\
+         | `All of the work 0.183 s (native 0.100)` | where the whole row took much more of native's time than its operations: making and closing files, what is written back then, and threads that end later than others |\n\
          | `1.67 requests per operation: 0.335 LOOKUP (33.6), ...` | requests that reach the daemon, each with its mean round trip in us; traced in the round that is not counted. `Hardly any request`: the kernel answers by itself |\n\
          | `Daemon 27.5 us per request (2.12 user, 25.3 kernel)` | the daemon's CPU time; kernel: transport and lower file system. Work that no caller waits for is in it |\n\
          | `Of a round trip of 41.5 at least 14.0 us neither` | neither user space nor kernel of the daemon: queueing, waking up, waiting for the device |\n\
@@ -39,6 +40,7 @@ pub(super) fn key(depth: usize) -> String {
          | `FSYNC is 42% of the time, 32 in turn` | the kernel holds a file's lock until FSYNC is answered, so that they follow one another; natively they run side by side |\n\
          | `Most of it: READ (41%), ...` | the requests most of the round trips' time goes to; what would help is in the table below |\n\
          | `Device busy 23% (native 43%)` | where it is busy much less than natively: it waits for requests |\n\
+         | `Other programs 56% of the CPUs` | at least so much of their time went to what is neither workload nor daemon: unless it served the row, that tells little |\n\
          | `All CPUs busy`, `CPUs 5.1x`, `device's bytes 1.24x` | CPU time bounds the row; CPU time of the machine and bytes moved by the device, against native |\n\
          | `cached 8 and 52 MB` | page caches at the end: above (the mount's) and below (the lower file system's) |\n\n",
     );
