@@ -104,9 +104,8 @@ fn a_mount_gets_other_flags() {
     let options = || place.listed().unwrap().options;
     assert_eq!(options(), "rw,nosuid,noexec,relatime");
     // As mount(8) gives it, which knows the mount from mountinfo.
-    assert_silent(&call(
-        "ro,nosuid,remount,user_id=0,group_id=0,default_permissions,allow_other,preset=opt",
-    ));
+    let listed = "remount,user_id=0,group_id=0,default_permissions,allow_other,preset=opt";
+    assert_silent(&call(&format!("ro,nosuid,noexec,relatime,{listed}")));
     assert_eq!(options(), "ro,nosuid,noexec,relatime");
     let file = place.mountpoint().join("f");
     let written = fs::write(&file, "x").unwrap_err();
@@ -120,6 +119,27 @@ fn a_mount_gets_other_flags() {
     assert_eq!(options(), "rw,noatime");
     assert_refused(&call("remount,roo"), 32, &["'roo'"]);
     assert_mounted(&place);
+}
+
+#[test]
+fn a_remount_takes_away_what_mount_does_not_list() {
+    let Some(place) = Place::new() else { return };
+    let helper = link(&place, "mount.fuse.bickford");
+    let call = |options: &str| {
+        let mut command = Command::new(&helper);
+        run(command
+            .args([place.source(), place.mountpoint()])
+            .args(["-o", options]))
+    };
+    assert_silent(&call("noexec,sync,nosymfollow,noatime"));
+    let options = || place.listed().unwrap().options;
+    // remount,suid,exec,async,atime with a mount(8) that keeps these words to itself.
+    let listed = "remount,user_id=0,group_id=0,default_permissions";
+    assert_silent(&call(&format!("rw,nodev,nosymfollow,{listed}")));
+    assert_eq!(options(), "rw,nodev,relatime,nosymfollow");
+    assert_silent(&call("remount,strictatime"));
+    assert_silent(&call(&format!("ro,nodev,{listed}")));
+    assert_eq!(options(), "ro,nodev");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let now = entry
         .as_ref()
         .map_or(GenericFlags::empty(), MountEntry::flags);
-    let start = MountOptions::new().flags(now);
+    let start = MountOptions::new().flags(kept(now, &fixed));
     let wanted = arguments.apply(changed.into_iter(), start)?;
     if let Some(entry) = entry.filter(MountEntry::is_fuse) {
         refuse_others(&entry, &fixed, &arguments.mountpoint)?;
@@ -36,9 +36,28 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(remount(&arguments.mountpoint, wanted.flags)?)
 }
 
+/// The flags that stay without being named.
+///
+/// What only the kernel lists comes where mount(8) read mountinfo: then every flag that is to be is named. Before
+/// util-linux 2.39 mount(8) drops `exec`, `suid` and the like, together with what they take away. For strictatime
+/// mountinfo has no word.
+fn kept(now: GenericFlags, fixed: &[String]) -> GenericFlags {
+    match fixed
+        .iter()
+        .any(|option| KERNEL_OPTIONS.contains(&name(option)))
+    {
+        true => now & GenericFlags::STRICT_ATIME,
+        false => now,
+    }
+}
+
+fn name(option: &str) -> &str {
+    option.split('=').next().unwrap_or_default()
+}
+
 /// Whether an option is of the mount and not one of its flags.
 fn is_fixed(option: &str) -> bool {
-    let name = option.split('=').next().unwrap_or_default();
+    let name = name(option);
     KERNEL_OPTIONS.contains(&name) || MountOptions::is_fixed(name)
 }
 
