@@ -42,6 +42,8 @@ const SCRIPT: &str = "read -r go && exec stat -f -- \"$0\"";
 pub(super) struct Kicker {
     wanted: AtomicUsize,
     running: AtomicBool,
+    /// That the CPU is out of reach has been told.
+    told: AtomicBool,
     processes: Mutex<HashSet<u32>>,
 }
 
@@ -81,9 +83,8 @@ fn run(shared: &Shared, queue: u16) {
     let Some(kicker) = shared.kickers.get(usize::from(queue)) else {
         return;
     };
-    // The processes inherit it.
-    if let Err(error) = sched_setaffinity(None, &only(queue)) {
-        tracing::debug!(queue, "not kicked: {error}");
+    if !reach(kicker, queue) {
+        return;
     }
     let mut waiting: VecDeque<Child> = VecDeque::new();
     let mut dying: Vec<Child> = Vec::new();
@@ -122,6 +123,24 @@ fn run(shared: &Shared, queue: u16) {
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// Goes to the queue's CPU, as the processes then do: from another one they would kick another queue. Where that
+/// cannot be, nothing runs.
+fn reach(kicker: &Kicker, queue: u16) -> bool {
+    let Err(error) = sched_setaffinity(None, &only(queue)) else {
+        return true;
+    };
+    if !kicker.told.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            cpu = queue,
+            "requests of callers on this CPU may wait until another of them is answered, for this process cannot run \
+             there: {error}; its cpuset leaves the CPU out, or it is offline. Over /dev/fuse they do not wait"
+        );
+    }
+    kicker.wanted.store(0, Ordering::SeqCst);
+    kicker.running.store(false, Ordering::SeqCst);
+    false
 }
 
 fn mountpoint(shared: &Shared) -> Option<std::path::PathBuf> {
@@ -171,4 +190,28 @@ fn end(kicker: &Kicker, mut child: Child) {
         tracing::debug!("ending a kick: {error}");
     }
     kicker.processes().remove(&child.id());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_is_out_of_reach_is_not_kicked_from_another() {
+        let kicker = Kicker::default();
+        let kicked = |cpu| {
+            kicker.wanted.store(1, Ordering::SeqCst);
+            kicker.running.store(true, Ordering::SeqCst);
+            // A thread of its own, which goes to that CPU.
+            thread::scope(|scope| scope.spawn(|| reach(&kicker, cpu)).join()).unwrap()
+        };
+        assert!(!kicked(u16::MAX));
+        assert!(kicker.told.load(Ordering::SeqCst));
+        assert!(!kicker.running.load(Ordering::SeqCst), "the next is tried");
+        assert_eq!(kicker.wanted.load(Ordering::SeqCst), 0);
+        let ours = rustix::thread::sched_getaffinity(None).unwrap();
+        let cpu = (0..1024).find(|cpu| ours.is_set(usize::from(*cpu)));
+        assert!(kicked(cpu.unwrap()));
+        assert!(kicker.running.load(Ordering::SeqCst));
+    }
 }
