@@ -30,6 +30,7 @@ pub(crate) struct Caller {
 pub(crate) struct Identity {
     uid: u32,
     gid: u32,
+    /// Those that can be given up and taken back.
     groups: Vec<Gid>,
     capabilities: CapabilitySets,
 }
@@ -77,12 +78,29 @@ fn fsetid_is_aside() -> Result<bool, Errno> {
 /// Keeps the set-group-id bit of a new object for a group that the maker is not in.
 const SET_GROUP_ID: u32 = 0o2000;
 
+/// The groups of this thread; none where they could not be taken back. A user namespace may refuse to set any, and
+/// has no number for some: they look like the one that stands for all such.
+fn groups() -> Result<Vec<Gid>, Errno> {
+    let groups = rustix::process::getgroups()?;
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let all_have_numbers =
+        read("/proc/self/gid_map")
+            .split_whitespace()
+            .eq(["0", "0", "4294967295"]);
+    let unnamed = read("/proc/sys/kernel/overflowgid");
+    let unnamed = Gid::from_raw(unnamed.trim().parse().unwrap_or(65534));
+    match (all_have_numbers || !groups.contains(&unnamed)) && set_thread_groups(&groups).is_ok() {
+        true => Ok(groups),
+        false => Ok(Vec::new()),
+    }
+}
+
 impl Identity {
     pub(crate) fn current() -> Result<Self, Errno> {
         Ok(Self {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            groups: rustix::process::getgroups()?,
+            groups: groups()?,
             capabilities: for_serving(rustix::thread::capabilities(None)?),
         })
     }
@@ -208,7 +226,7 @@ impl Identity {
         self.set_groups(&self.groups)
     }
 
-    /// A user namespace may refuse to set any, also where there are none.
+    /// Where there are none to give up, setting may be refused, see [`groups`].
     fn set_groups(&self, groups: &[Gid]) -> Result<(), Errno> {
         match self.groups.is_empty() {
             true => Ok(()),
@@ -309,6 +327,57 @@ mod tests {
                 identity.uid
             );
         });
+    }
+
+    const IN_NAMESPACE: &str = "BICKFORD_TEST_IN_NAMESPACE";
+
+    /// Runs a test of this module again in a user namespace with 1000 ids, and with a group that has none there.
+    /// `None` where that cannot be.
+    fn in_namespace(test: &str) -> Option<bool> {
+        let own = rustix::process::getgroups().unwrap();
+        set_thread_groups(&[&own[..], &[Gid::from_raw(2000)]].concat()).ok()?;
+        let script = format!("read go && exec \"$0\" --exact credentials::tests::{test}");
+        let child = std::process::Command::new("unshare")
+            .args(["-U", "sh", "-c", &script])
+            .arg(std::env::current_exe().unwrap())
+            .env(IN_NAMESPACE, "1")
+            .stdin(std::process::Stdio::piped())
+            .spawn();
+        set_thread_groups(&own).unwrap();
+        let mut child = child.ok()?;
+        let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+        let pid = child.id().to_string();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while space(&pid) == space("self") && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let maps = ["uid_map", "gid_map"];
+        let mapped = maps.map(|map| std::fs::write(format!("/proc/{pid}/{map}"), "0 0 1000"));
+        if mapped.iter().all(Result::is_ok) {
+            std::io::Write::write_all(child.stdin.as_mut()?, b"go\n").ok()?;
+        }
+        drop(child.stdin.take());
+        let passed = child.wait().ok()?.success();
+        mapped.iter().all(Result::is_ok).then_some(passed)
+    }
+
+    #[test]
+    fn groups_without_a_number_in_a_user_namespace_stay() {
+        if std::env::var_os(IN_NAMESPACE).is_some() {
+            let identity = Identity::current().unwrap();
+            let own = effective_ids();
+            assert!(own.2.contains(&Gid::from_raw(65534)), "{own:?}");
+            let caller = Caller { uid: 500, gid: 500 };
+            drop(identity.become_caller(caller).unwrap());
+            assert_eq!(effective_ids(), own);
+            return;
+        }
+        as_root(
+            |_| match in_namespace("groups_without_a_number_in_a_user_namespace_stay") {
+                Some(passed) => assert!(passed),
+                None => eprintln!("left out: a user namespace with ids"),
+            },
+        );
     }
 
     /// Of this thread: user, group, groups.
