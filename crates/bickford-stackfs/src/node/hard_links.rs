@@ -4,7 +4,7 @@
 //! own as they are changed, and until then tell one inode number. What tells them apart from the beginning, and stays
 //! when the number changes, is their inode in the kernel's memory: inotify(7) has one watch for each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,6 +23,8 @@ const NO_EVENT: WatchFlags = WatchFlags::from_bits_retain(0x2000);
 const TRIES: usize = 8;
 /// Each watch that is given up leaves an event, which nobody needs; so many are read away at a time.
 const DRAINED: usize = 64;
+/// As many watches may be given up while one is found: other lookups do so all the time.
+const REMEMBERED: usize = 1024;
 /// `struct inotify_event`, without a name.
 const EVENT_BYTES: usize = 16;
 
@@ -31,6 +33,22 @@ struct Counted {
     /// Those who have the watch with this number.
     holders: HashMap<i32, usize>,
     removals: usize,
+    /// The numbers of the last watches that were given up. A number does not come again soon.
+    removed: VecDeque<i32>,
+}
+
+impl Counted {
+    /// Whether this watch may have been given up since there were `before` removals.
+    fn may_be_gone(&self, number: i32, before: usize) -> bool {
+        let since = self.removals.wrapping_sub(before);
+        since > self.removed.len()
+            || self
+                .removed
+                .iter()
+                .rev()
+                .take(since)
+                .any(|&gone| gone == number)
+    }
 }
 
 /// See the module.
@@ -94,7 +112,7 @@ impl Watches {
             } else if !wanted {
                 self.remove(&mut counted, number);
                 return Ok(None);
-            } else if counted.removals != before {
+            } else if counted.may_be_gone(number, before) {
                 continue;
             } else {
                 counted.holders.insert(number, 1);
@@ -126,13 +144,21 @@ impl Watches {
         };
         // It went by itself with the last name of the file.
         let _ = inotify::remove_watch(fd, number);
-        counted.removals += 1;
+        counted.removals = counted.removals.wrapping_add(1);
+        if counted.removed.len() == REMEMBERED {
+            counted.removed.pop_front();
+        }
+        counted.removed.push_back(number);
         if counted.removals.is_multiple_of(DRAINED) {
             let _ = rustix::io::read(fd, &mut [0; DRAINED * EVENT_BYTES]);
         }
     }
 
     fn say(&self, error: Errno) {
+        // A file that this process may not read, which is not for want of anything.
+        if error == Errno::ACCESS {
+            return;
+        }
         if !self.failure_said.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "StackFS: an inode of overlayfs that has several names cannot be watched ({error}): what is written to \
@@ -208,5 +234,31 @@ mod tests {
         for _ in 0..3 * DRAINED {
             assert!(of(&one, false).is_none());
         }
+    }
+
+    /// Each lookup of a file with one name gives one up.
+    #[test]
+    fn watches_of_others_that_are_given_up_meanwhile_are_no_matter() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| {
+            std::fs::write(directory.path().join(name), "").unwrap();
+            opened(&directory.path().join(name))
+        });
+        let watches = Arc::new(Watches::default());
+        let of = |fd: &OwnedFd| watches.of(fd.as_fd(), true).unwrap().unwrap();
+        let [kept, gone] = [&one, &other].map(of);
+        let (kept_number, gone_number) = (kept.number, gone.number);
+        let before = watches.counted().removals;
+        drop(gone);
+        let counted = watches.counted();
+        assert!(!counted.may_be_gone(kept_number, before));
+        assert!(counted.may_be_gone(gone_number, before));
+        assert!(!counted.may_be_gone(gone_number, before + 1), "earlier");
+        drop(counted);
+        for _ in 0..REMEMBERED {
+            drop(of(&other));
+        }
+        assert_eq!(watches.counted().removed.len(), REMEMBERED);
+        assert!(watches.counted().may_be_gone(kept_number, before));
     }
 }
