@@ -28,7 +28,11 @@ struct Subject {
 impl FileSystem for Subject {
     fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         let attr = Attr::file(7, 0o644, op.name.count_bytes() as u64);
-        reply.ok(Entry::new(NodeId(7), attr, Duration::from_secs(1)));
+        let node = match op.name.to_bytes() {
+            b".." => NodeId::ROOT,
+            _ => NodeId(7),
+        };
+        reply.ok(Entry::new(node, attr, Duration::from_secs(1)));
     }
 
     fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
@@ -409,6 +413,17 @@ fn the_attributes_of_the_root_are_not_cached_where_not_all_are_admitted() {
     assert_eq!(valid(some, NodeId::ROOT.0), 0);
     assert_eq!(valid(some, 7), 1);
     assert_eq!(valid(Admission::Kernel, NodeId::ROOT.0), 1);
+    let looked_up = |access, name: &[u8]| {
+        let mut fixture = fixture(ServerConfig {
+            access,
+            ..ServerConfig::default()
+        });
+        let answer = fixture.kernel.call(Opcode::Lookup, 7, name).unwrap();
+        answer.read::<EntryOut>().unwrap().attr_valid
+    };
+    assert_eq!(looked_up(some, b"..\0"), 0);
+    assert_eq!(looked_up(some, b"name\0"), 1);
+    assert_eq!(looked_up(Admission::Kernel, b"..\0"), 1);
 }
 
 #[test]

@@ -327,10 +327,12 @@ impl Server {
         }
     }
 
-    /// Whether the kernel is to keep no attributes of a node: it lets everybody in, and shows what it has kept
-    /// without a request. Each path leads through the root, whose mode it asks for then.
-    fn asks_each_time(&self, node: u64) -> bool {
-        self.config.access != Admission::Kernel && node == abi::ROOT_ID
+    /// Whether the kernel is to keep no attributes of the root that the answer to a request may have: it lets
+    /// everybody in, and shows what it has kept without a request. Each path from the mount point leads through
+    /// the root, whose mode it asks for then. A lookup may lead up to it.
+    fn asks_each_time(&self, opcode: Opcode, node: u64) -> bool {
+        self.config.access != Admission::Kernel
+            && (node == abi::ROOT_ID || opcode == Opcode::Lookup)
     }
 
     /// Whether a request comes through a descriptor.
@@ -434,7 +436,7 @@ impl Server {
             minor: protocol.minor,
             room: usize::MAX,
             written_back: None,
-            uncached: self.asks_each_time(header.nodeid),
+            uncached: self.asks_each_time(opcode, header.nodeid),
             slot,
             tables: Arc::clone(&worker.tables),
             stages: Stages::received(received),

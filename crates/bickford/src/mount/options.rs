@@ -15,7 +15,8 @@ use super::option_text::{
 /// [`OwnerAndRoot`](Self::OwnerAndRoot) it lets everybody in, and whoever serves the requests has to
 /// turn other users away with [`admits`](Self::admits). A session does so, and lets the kernel keep no
 /// attributes of the root: checking permissions ([`MountOptions::default_permissions`], `FUSE_POSIX_ACL`) it asks
-/// for them on the way to anything. Where it does not check them, it shows others what it has cached.
+/// for them on the way to anything. Where it does not check them, and below a bind mount that leads past the root, it
+/// shows others what it has cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AccessPolicy {
     /// Only the user who mounted (the default).

@@ -336,7 +336,10 @@ impl Entry {
         }
     }
 
-    pub(crate) fn put(self, encoding: &Encoding, out: &mut Encoder) {
+    pub(crate) fn put(mut self, encoding: &Encoding, out: &mut Encoder) {
+        if self.node == NodeId::ROOT {
+            self.attr_valid = encoding.attributes_valid(self.attr_valid);
+        }
         let known = if encoding.minor < 9 {
             abi::COMPAT_ENTRY_OUT_SIZE
         } else {

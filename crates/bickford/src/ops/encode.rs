@@ -14,7 +14,8 @@ pub struct Encoding {
     pub minor: u32,
     /// The request's opcode.
     pub opcode: Opcode,
-    /// The kernel is to ask for the attributes each time, and thereby for each caller.
+    /// The kernel is to ask for the attributes of the root each time, and thereby for each caller. Attributes
+    /// without a node id are the root's then.
     pub uncached: bool,
 }
 
