@@ -325,7 +325,6 @@ fn the_socket_of_a_daemon_that_was_killed_goes_with_its_mount() {
     );
 }
 
-/// Another mount may have got the number meanwhile, and listen there.
 /// As that of a daemon that is stopped, or that another user has put there.
 #[test]
 fn unmounting_waits_for_no_socket_that_accepts_nobody() {
@@ -346,6 +345,7 @@ fn unmounting_waits_for_no_socket_that_accepts_nobody() {
     fs::remove_file(&path).unwrap();
 }
 
+/// Another mount may have got the number meanwhile, and listen there.
 fn refused(socket: &std::path::Path) -> Option<std::io::ErrorKind> {
     let tried = std::os::unix::net::UnixStream::connect(socket);
     tried.err().map(|error| error.kind())
