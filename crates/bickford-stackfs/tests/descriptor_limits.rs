@@ -17,6 +17,8 @@ use support::{Mount, can_mount, descriptors};
 /// So many that the kernel has time to forget before there are none left.
 const INODES: usize = 2048;
 const OPEN: usize = 256;
+/// Tens of thousands of requests are made of one mount.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// One at a time: they count the descriptors of this process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -30,7 +32,7 @@ fn mounted(preset: Preset, io: IoMode, handles: bool, limit: usize) -> Mount {
     let mut settings = preset.settings();
     settings.io = io;
     let lower = tempfile::tempdir().unwrap();
-    let mount = Mount::over(lower, |builder| {
+    let mount = Mount::for_at_most(DEADLINE, lower, |builder| {
         let builder = builder.settings(settings).descriptors(limit);
         builder.file_handles(handles)
     });
