@@ -3,14 +3,21 @@
 export PATH := $(CURDIR)/.prerequisites/bin:$(PATH)
 
 CARGO ?= cargo
+# Some recipes and tests run in other directories.
+ifneq ($(CARGO_TARGET_DIR),)
+override CARGO_TARGET_DIR := $(if $(filter /%,$(firstword $(CARGO_TARGET_DIR))),,$(CURDIR)/)$(CARGO_TARGET_DIR)
+export CARGO_TARGET_DIR
+endif
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
 # Tests mount over io_uring, too, where the kernel has it.
 WITH_IO_URING := scripts/with-io-uring.sh
 # Builds of their own use the crates of this one, and break when these change.
-APART := CARGO_TARGET_DIR=$(TARGET)/apart
+APART := CARGO_TARGET_DIR="$(TARGET)/apart"
 
 .DEFAULT_GOAL := help
+# What the tests need is installed first, and tests that mount do not run beside others (`make -j`).
+.NOTPARALLEL:
 .PHONY: help build test demo check unit conformance-default conformance bench compare java doc book clean
 
 help:
@@ -49,11 +56,11 @@ unit:
 # One test binary after the other and one test at a time: they share the machine's mounts, and a
 # test that measures descriptors or fills a disk must not do it to another.
 conformance-default: build
-	BICKFORD_BIN=$(RELEASE_COMMAND) \
+	BICKFORD_BIN="$(RELEASE_COMMAND)" \
 	    $(WITH_IO_URING) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
 
 conformance: prerequisites-test build
-	BICKFORD_BIN=$(RELEASE_COMMAND) BICKFORD_COMBINATIONS=all BICKFORD_LENGTH=full \
+	BICKFORD_BIN="$(RELEASE_COMMAND)" BICKFORD_COMBINATIONS=all BICKFORD_LENGTH=full \
 	    $(WITH_IO_URING) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
 
 demo:
@@ -67,8 +74,8 @@ bench:
 compare: build
 	@scripts/prerequisites.sh compare
 	cd bench/compare && $(CARGO) build --locked --release --package compare
-	cd bench/compare && BICKFORD_BIN=$(RELEASE_COMMAND) \
-	    $(or $(CARGO_TARGET_DIR),target)/release/compare $(COMPARE)
+	cd bench/compare && BICKFORD_BIN="$(RELEASE_COMMAND)" \
+	    "$(or $(CARGO_TARGET_DIR),target)/release/compare" $(COMPARE)
 
 java:
 	$(WITH_IO_URING) scripts/java-tests.sh
