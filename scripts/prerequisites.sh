@@ -30,6 +30,13 @@ esac
 
 have cargo || fail "cargo not found; install a Rust toolchain (https://rustup.rs) and put ~/.cargo/bin on PATH"
 
+# An older cargo does not tell: it stumbles over the manifest.
+promised=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
+version=$(cd "$top" && cargo --version) || fail "cargo does not run; see the lines above"
+version=$(printf '%s\n' "$version" | cut -d ' ' -f 2)
+[ "$(printf '%s\n' "$promised" "$version" | sort -V | head -n 1)" = "$promised" ] ||
+    fail "cargo $version is too old; install Rust $promised or later (https://rustup.rs) and put ~/.cargo/bin first on PATH"
+
 missing=
 # need PACKAGE PROGRAM: the Debian package that brings a program.
 need() {
@@ -37,6 +44,8 @@ need() {
 }
 
 need gcc gcc
+# Debian's gcc only recommends it, and without it nothing can be linked.
+{ have gcc && [ "$(gcc -print-file-name=crt1.o)" != crt1.o ]; } || missing="$missing libc6-dev"
 need fuse3 fusermount3
 need mount mount
 need util-linux setpriv
