@@ -10,7 +10,8 @@ const USAGE: &str = "usage: cargo xtask tidy
   tidy    check the rules that neither rustfmt nor clippy knows:
           file and function length, unsafe outside its home, dead files,
           marks of unfinished work, trailing blanks, what README.md refers to,
-          which measurements are kept, the Rust that dependencies need";
+          which measurements are kept, the Rust that dependencies need,
+          the licences beside what is published";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! Rules for manifests: every member takes the lints of the workspace.
+//! Rules for manifests: every member takes the lints of the workspace, and what is published has the licences beside it.
 
 use std::path::Path;
 
@@ -21,9 +21,25 @@ pub(super) fn check(files: &Files, findings: &mut Vec<Finding>) {
                 if inherits != Some(true) {
                     report("no `[lints] workspace = true`: add it".to_owned());
                 }
+                for licence in missing_licences(files, path, &table) {
+                    report(format!(
+                        "no {licence} beside it: link it, or `publish = false`"
+                    ));
+                }
             }
         }
     }
+}
+
+/// A package of a registry holds only what is in its directory, and both licences ask for their text.
+fn missing_licences(files: &Files, manifest: &Path, table: &toml::Table) -> Vec<&'static str> {
+    let publish = table.get("package").and_then(|it| it.get("publish"));
+    if publish.and_then(toml::Value::as_bool) == Some(false) {
+        return Vec::new();
+    }
+    let mut licences = vec!["LICENSE-APACHE", "LICENSE-MIT"];
+    licences.retain(|name| !files.contains_key(&manifest.with_file_name(name)));
+    licences
 }
 
 /// Builds of their own, which have no workspace to take lints from.
@@ -44,12 +60,23 @@ mod tests {
 
     #[test]
     fn a_package_must_inherit_the_lints() {
-        let bare = "[package]\nname = \"a\"\n";
+        let bare = "[package]\nname = \"a\"\npublish = false\n";
         assert_eq!(messages("a/Cargo.toml", bare).len(), 1);
         let inherits = format!("{bare}[lints]\nworkspace = true\n");
         assert!(messages("a/Cargo.toml", &inherits).is_empty());
         assert!(messages("fuzz/Cargo.toml", bare).is_empty());
         assert!(messages("Cargo.toml", "[workspace]\n").is_empty());
+    }
+
+    #[test]
+    fn what_is_published_has_the_licences() {
+        let package = "[package]\nname = \"a\"\n[lints]\nworkspace = true\n";
+        assert_eq!(
+            messages("a/Cargo.toml", package),
+            ["LICENSE-APACHE", "LICENSE-MIT"].map(|licence| format!(
+                "a/Cargo.toml: no {licence} beside it: link it, or `publish = false`"
+            ))
+        );
     }
 
     #[test]

@@ -147,7 +147,7 @@ mod tests {
             fs::write(path, contents).expect("file");
         };
         write("Cargo.toml", "[workspace]\n");
-        write("c/Cargo.toml", "[package]\nname = \"c\"\n");
+        write("c/Cargo.toml", "[package]\nname = \"c\"\npublish = false\n");
         write("c/src/lib.rs", "fn f() { unsafe { g() } }\n");
         write("c/src/dead.rs", "fn f() {} \n");
         write("README.md", "```\nmake nothing\n```\n");
