@@ -84,6 +84,9 @@ impl FileSystem for StackFs {
             tracing::error!("StackFS: one file system serves one session");
             return Err(Errno::BUSY);
         }
+        if self.inner.is_told_of_data() {
+            negotiation.refuse(InitFlags::AUTO_INVAL_DATA);
+        }
         // Where others use the lower directory, locks must be seen there too. They need handles.
         if !self.inner.settings.exclusive && in_force.io != IoMode::Cached {
             negotiation.want(LOCKS);

@@ -199,7 +199,7 @@ impl Inner {
             if is_writable(flags) {
                 self.on_demand_writers.insert(node, Arc::new(lower.fd));
             }
-            return Ok(self.treatment(node, 0, None));
+            return Ok(self.treatment(node, 0, None, false));
         }
         let own = Description::new(Arc::new(lower.fd));
         let scarce = self.lower_files.are_scarce()
@@ -266,13 +266,14 @@ impl Inner {
             .files
             .insert(file)
             .inspect_err(|_| self.uncount(counts))?;
-        if writable {
-            self.writers.add(node);
-        }
+        let others_write = match writable {
+            true => self.writers.add(node),
+            false => self.writers.any(node),
+        };
         if mappable {
             self.mapped.opened(node, changed);
         }
-        let mut opened = self.treatment(node, handle, way);
+        let mut opened = self.treatment(node, handle, way, others_write);
         if past_the_cache {
             opened.flags |= OpenOutFlags::DIRECT_IO;
             opened.flags -= OpenOutFlags::KEEP_CACHE;
@@ -280,10 +281,11 @@ impl Inner {
         Ok(opened)
     }
 
-    fn treatment(&self, node: u64, handle: u64, way: Option<Way>) -> Opened {
+    fn treatment(&self, node: u64, handle: u64, way: Option<Way>, others_write: bool) -> Opened {
         let mut flags = OpenOutFlags::empty();
+        let current = self.settings.exclusive || others_write && self.is_told_of_data();
         // What is written through a mapping of the lower file is not in the mount's page cache.
-        if self.settings.exclusive && !self.mapped.contains(node) {
+        if current && !self.mapped.contains(node) {
             flags |= OpenOutFlags::KEEP_CACHE;
         }
         flags.set(OpenOutFlags::NOFLUSH, !self.hears_of_closes());

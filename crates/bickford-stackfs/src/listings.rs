@@ -35,6 +35,11 @@ pub(crate) struct Lister {
 }
 
 impl Lister {
+    /// Whether nothing is mounted below SOURCE, and nothing can be.
+    pub(crate) fn is_alone(self) -> bool {
+        self.alone
+    }
+
     /// Of SOURCE, open as `source`; `private` says that nobody can mount below it any more.
     pub(crate) fn new(source: BorrowedFd<'_>, magic: u32, private: bool) -> Self {
         Self {

@@ -9,8 +9,12 @@ use crate::sharded::Sharded;
 pub(crate) struct Writers(Sharded<HashMap<u64, usize>>);
 
 impl Writers {
-    pub(crate) fn add(&self, node: u64) {
-        *self.0.of(node).entry(node).or_default() += 1;
+    /// One more; whether there were others.
+    pub(crate) fn add(&self, node: u64) -> bool {
+        let mut counts = self.0.of(node);
+        let count = counts.entry(node).or_default();
+        *count += 1;
+        *count > 1
     }
 
     pub(crate) fn remove(&self, node: u64) {
@@ -35,8 +39,7 @@ mod tests {
     #[test]
     fn an_inode_is_written_until_the_last_writer_closes() {
         let writers = Writers::default();
-        writers.add(1);
-        writers.add(1);
+        assert!(!writers.add(1) && writers.add(1));
         writers.remove(1);
         assert!(writers.any(1) && !writers.any(2));
         writers.remove(1);

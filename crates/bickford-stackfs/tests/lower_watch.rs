@@ -181,6 +181,50 @@ fn data_and_attributes_change() {
     });
 }
 
+/// Or a page could be read again while a write to it is under way, and stay as it was.
+#[test]
+fn what_is_written_through_the_mount_stays_cached() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    below(mount, "printf one > f");
+    let path = mount.path("f");
+    until("the file", || path.exists());
+    // What has been told comes in order: of the first file nothing is left to be told.
+    assert!(!mount.path("g").exists());
+    below(mount, "echo > g");
+    until("a later one", || mount.path("g").exists());
+    let reads = || mount.session.stats().of(Opcode::Read).count;
+    let open = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut seen = [0; 3];
+    open.read_exact_at(&mut seen, 0).unwrap();
+    let before = reads();
+    for data in [b"two", b"six"] {
+        open.write_all_at(data, 0).unwrap();
+        assert_eq!(open.metadata().unwrap().len(), 3);
+        open.read_exact_at(&mut seen, 0).unwrap();
+        assert_eq!(&seen, data);
+        assert_eq!(fs::read(&path).unwrap(), data);
+        fs::File::options().write(true).open(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), data);
+    }
+    assert_eq!(reads(), before, "read again for a write of our own");
+    below(mount, "printf ten | dd of=f conv=notrunc status=none");
+    until("data of a file that is open for writing", || {
+        open.read_exact_at(&mut seen, 0).is_ok() && &seen == b"ten"
+    });
+    drop(open);
+    // A mapping below is written without a word.
+    let before = reads();
+    until("a file read again", || {
+        assert_eq!(fs::read(&path).unwrap(), b"ten");
+        reads() > before
+    });
+}
+
 #[test]
 fn what_does_not_change_is_asked_once() {
     let Some(watched) = watched() else { return };

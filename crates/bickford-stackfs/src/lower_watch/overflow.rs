@@ -8,6 +8,8 @@ use bickford::notify::NotifyError;
 use bickford::{NodeId, Notifier};
 
 use crate::Inner;
+use crate::io_mode::IoMode;
+use crate::node::ROOT;
 use crate::sharded::{SHARDS, Sharded};
 
 /// Directories of each part that are remembered; at more, some are read again for nothing.
@@ -64,6 +66,21 @@ impl Overflows {
 }
 
 impl Inner {
+    /// Whether all that others change of a file's data is told. The kernel is not to guess then, from a new
+    /// time of modification or because a file is opened, that its pages are old: while a write(2) is under way
+    /// to the daemon, its page is in the cache already, unlocked. One that is dropped then may be read again
+    /// before the lower file is written, and stays as it was.
+    ///
+    /// Not with [`IoMode::Cached`]: after an overflow, files that are open without a request are known by
+    /// their time alone.
+    pub(crate) fn is_told_of_data(&self) -> bool {
+        self.is_watched()
+            && self.in_force().io == IoMode::Plain
+            && !self.overflows.are_final()
+            && self.beneath.lister.is_alone()
+            && self.nodes.on_source(ROOT)
+    }
+
     /// The session begins, with a kernel of this minor version.
     pub(crate) fn settle_watch(&self, kernel_minor: u32) {
         if self.is_watched() && kernel_minor < EPOCHS_SINCE {
@@ -179,8 +196,7 @@ mod tests {
 
     use super::*;
     use crate::StackFs;
-    use crate::node::ROOT;
-    use crate::{IoMode, Lower, Preset};
+    use crate::{Lower, Preset};
 
     #[test]
     fn after_an_overflow_each_directory_is_read_again_once() {
