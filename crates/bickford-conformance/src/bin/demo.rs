@@ -5,9 +5,12 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bickford_conformance::{Combination, Mount, Preset, Scratch, same_tree};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -24,6 +27,7 @@ const ROUNDS: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(1200);
 
 fn main() -> Result<()> {
+    let interrupted = Interrupted::watch()?;
     let scratch = Scratch::new("demo");
     let tree = scratch.directory("tree");
     say("1. A real tree");
@@ -38,14 +42,16 @@ fn main() -> Result<()> {
     let presets = [Preset::Base, Preset::Opt, Preset::Fast];
     let mut places = vec![Place::native(&scratch, &tree)?];
     for preset in presets {
+        interrupted.check()?;
         places.push(Place::mounted(&scratch, &tree, preset)?);
     }
     say("3. Used");
     for place in &places {
+        interrupted.check()?;
         place.show_use(&tree)?;
     }
     say("4. Compared with the native directory");
-    let table = compare(&places)?;
+    let table = compare(&places, &interrupted)?;
     print_table(&places, &table);
     say("5. Unmounted");
     for place in places {
@@ -56,6 +62,28 @@ fn main() -> Result<()> {
     }
     println!("   nothing is left mounted; the lower directories hold all that was written");
     Ok(())
+}
+
+/// Whether Ctrl-C or its like has come: what is mounted and lies about is then taken away before the end.
+struct Interrupted(Arc<AtomicBool>);
+
+impl Interrupted {
+    fn watch() -> Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // A second one ends it at once.
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))?;
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Self(flag))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) {
+            return Err("interrupted".into());
+        }
+        Ok(())
+    }
 }
 
 fn say(heading: &str) {
@@ -226,12 +254,13 @@ const WORKS: [Work; 4] = [
 type Table = Vec<Vec<Vec<f64>>>;
 
 /// Runs every work in every place in turn, so that what disturbs the machine disturbs all alike.
-fn compare(places: &[Place]) -> Result<Table> {
+fn compare(places: &[Place], interrupted: &Interrupted) -> Result<Table> {
     let mut table: Table = vec![vec![Vec::new(); places.len()]; WORKS.len()];
     for round in 0..=ROUNDS {
         for (work, row) in WORKS.iter().zip(&mut table) {
             for offset in 0..places.len() {
                 // Another place comes first in each round.
+                interrupted.check()?;
                 let turn = (round + offset) % places.len();
                 let (Some(place), Some(cell)) = (places.get(turn), row.get_mut(turn)) else {
                     continue;
