@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_eval::results::{Outcome, Results, load};
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
 /// No run of these tests may take longer.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -266,13 +266,15 @@ fn what_failed_is_run_again_when_asked() {
     assert!(said(&alone).contains("--resume"), "{}", said(&alone));
 }
 
-/// Sends a signal once `ready` is true.
+/// Sends a signal once `ready` is true, or the child has ended: what it said is the test's to judge.
 fn signal_when(ready: impl Fn() -> bool, child: &Child, signal: Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let has_ended = || waitid(WaitId::Pid(pid), options).unwrap().is_some();
     let end = Instant::now() + PATIENCE;
-    while !ready() && Instant::now() < end {
+    while !ready() && !has_ended() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
