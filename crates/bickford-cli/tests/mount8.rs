@@ -9,7 +9,7 @@ mod common;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use common::{Place, assert_refused, assert_silent, bickford, installed, path_with, run};
 
@@ -89,16 +89,21 @@ fn mount_finds_the_command() {
     assert_refused(&refused, refused.status.code().unwrap(), &["'presett'"]);
 }
 
-#[test]
-fn a_mount_gets_other_flags() {
-    let Some(place) = Place::new() else { return };
-    let helper = link(&place, "mount.fuse.bickford");
-    let call = |options: &str| {
+/// Calls the command with options as mount(8) does.
+fn helper(place: &Place) -> impl Fn(&str) -> Output {
+    let helper = link(place, "mount.fuse.bickford");
+    move |options| {
         let mut command = Command::new(&helper);
         run(command
             .args([place.source(), place.mountpoint()])
             .args(["-o", options]))
-    };
+    }
+}
+
+#[test]
+fn a_mount_gets_other_flags() {
+    let Some(place) = Place::new() else { return };
+    let call = helper(&place);
     assert_refused(&call("remount,ro"), 32, &["no FUSE mount"]);
     assert_silent(&call("dev,noexec,allow_other,preset=opt"));
     let options = || place.listed().unwrap().options;
@@ -124,13 +129,7 @@ fn a_mount_gets_other_flags() {
 #[test]
 fn a_remount_takes_away_what_mount_does_not_list() {
     let Some(place) = Place::new() else { return };
-    let helper = link(&place, "mount.fuse.bickford");
-    let call = |options: &str| {
-        let mut command = Command::new(&helper);
-        run(command
-            .args([place.source(), place.mountpoint()])
-            .args(["-o", options]))
-    };
+    let call = helper(&place);
     assert_silent(&call("noexec,sync,nosymfollow,noatime"));
     let options = || place.listed().unwrap().options;
     // remount,suid,exec,async,atime with a mount(8) that keeps these words to itself.
