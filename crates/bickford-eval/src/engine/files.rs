@@ -104,13 +104,19 @@ pub(super) fn prepare(set: &FileSet, root: &Path, seed: u64) -> io::Result<()> {
 /// Makes a file of `bytes` bytes, of `block` over and over.
 pub(crate) fn fill(path: &Path, bytes: u64, block: &[u8]) -> io::Result<fs::File> {
     let mut file = fs::File::create(path)?;
+    write(&mut file, bytes, block)?;
+    Ok(file)
+}
+
+/// Writes `bytes` bytes, by calls of all of `block`.
+pub(super) fn write(file: &mut fs::File, bytes: u64, block: &[u8]) -> io::Result<()> {
     let mut left = bytes;
     while left > 0 {
         let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
         file.write_all(block.get(..part).unwrap_or(block))?;
         left -= part as u64;
     }
-    Ok(file)
+    Ok(())
 }
 
 /// `length` bytes that are not all alike.

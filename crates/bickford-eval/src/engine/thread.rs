@@ -1,10 +1,11 @@
 //! One thread of a workload: its flow operations, over and over.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::files::write;
 use super::{Backend, OPS, Pool, Shared, Tally, op_index, pattern};
 use crate::wml::{Op, Thread};
 
@@ -115,24 +116,14 @@ fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
     most.clamp(1, BUFFER_MAX) as usize
 }
 
-/// Bytes of one call: `iosize`, but no more than the buffer has, which is as large as the thread's largest I/O. 0 is all
-/// at once.
-fn piece(iosize: u64, buffer: &[u8]) -> usize {
-    match usize::try_from(iosize) {
+/// What of the buffer, which is as large as the thread's largest I/O, one call takes: `iosize` bytes of it, and all of
+/// it where that is 0.
+fn piece(iosize: u64, buffer: &mut [u8]) -> &mut [u8] {
+    let size = match usize::try_from(iosize) {
         Ok(size @ 1..) => size.min(buffer.len()),
         _ => buffer.len(),
-    }
-}
-
-/// Writes `size` bytes by calls of `piece` bytes of `buffer`.
-fn write(file: &mut File, size: u64, piece: usize, buffer: &[u8]) -> io::Result<()> {
-    let mut left = size;
-    while left > 0 {
-        let part = left.min(piece as u64);
-        file.write_all(buffer.get(..part as usize).unwrap_or_default())?;
-        left -= part;
-    }
-    Ok(())
+    };
+    buffer.get_mut(..size).unwrap_or_default()
 }
 
 fn handle(handles: &mut [Option<Handle>], fd: usize) -> io::Result<&mut Handle> {
@@ -265,7 +256,7 @@ impl<'a> Worker<'a> {
             return Ok(Step::Done(size));
         };
         file.seek(SeekFrom::Start(0))?;
-        write(file, size, piece(iosize, buffer), buffer)?;
+        write(file, size, piece(iosize, buffer))?;
         Ok(Step::Done(size))
     }
 
@@ -274,8 +265,7 @@ impl<'a> Worker<'a> {
             return Ok(Step::Done(0));
         };
         file.seek(SeekFrom::Start(0))?;
-        let piece = piece(iosize, buffer);
-        let part = buffer.get_mut(..piece).unwrap_or_default();
+        let part = piece(iosize, buffer);
         let mut bytes = 0;
         loop {
             let count = file.read(part)?;
@@ -305,7 +295,7 @@ impl<'a> Worker<'a> {
         };
         if let Some((file, buffer)) = self.file(fd)? {
             file.seek(SeekFrom::End(0))?;
-            write(file, size, buffer.len(), buffer)?;
+            write(file, size, buffer)?;
         }
         Ok(Step::Done(size))
     }
@@ -340,9 +330,7 @@ mod tests {
 
     #[test]
     fn an_operation_has_its_own_size_and_not_that_of_the_largest() {
-        let buffer = [0; 1024];
-        assert_eq!(piece(4, &buffer), 4);
-        assert_eq!(piece(0, &buffer), 1024);
-        assert_eq!(piece(4096, &buffer), 1024);
+        let of = |iosize| piece(iosize, &mut [0; 1024]).len();
+        assert_eq!([of(4), of(0), of(4096)], [4, 1024, 1024]);
     }
 }
