@@ -194,7 +194,7 @@ fn versions(bickford: Option<&Path>) -> BTreeMap<String, String> {
 fn chosen_rows(arguments: &Arguments) -> Result<Vec<&'static Row>, String> {
     if let Some(odd) = arguments.clients.iter().find(|n| !CLIENTS.contains(n)) {
         return Err(format!(
-            "--clients {odd}: there are files for 1, 2, 8 and 32"
+            "--clients {odd}: there are files for each of {CLIENTS:?}"
         ));
     }
     if arguments.rows.is_empty() {
@@ -232,7 +232,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
     if !host::is_root() {
         return Err("mounting and CPU clocks of daemons need root: run as root".to_owned());
     }
-    if enable_uring().as_deref() != Some("Y") {
+    if host::enable_uring().as_deref() != Some("Y") {
         eprintln!(
             "compare: FUSE over io_uring is off: all use /dev/fuse; as root: \
              echo Y > /sys/module/fuse/parameters/enable_uring"
@@ -280,12 +280,6 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
         .to_owned())
 }
 
-/// What the kernel's switch says; `None` where there is no such switch.
-fn enable_uring() -> Option<String> {
-    let value = fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok()?;
-    Some(value.trim().to_owned())
-}
-
 /// Writes run.json.
 fn describe(
     plan: &Plan<'_>,
@@ -296,7 +290,7 @@ fn describe(
         command: std::env::args().collect(),
         machine: Machine::probe(),
         device: plan.device.to_string(),
-        enable_uring: enable_uring(),
+        enable_uring: host::enable_uring(),
         rounds: plan.rounds,
         scale: plan.scale,
         versions,

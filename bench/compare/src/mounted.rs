@@ -83,7 +83,7 @@ impl Mounted {
             // Asked before the mount table: a command that mounts and ends has mounted by then.
             let ended = daemon.try_wait().ok().flatten();
             if let Some(mount) = mounts::at(point) {
-                mounted.connection = mount.connection();
+                mounted.connection = mounts::connection(&mount);
                 return Ok(mounted);
             }
             if let Some(status) = ended {

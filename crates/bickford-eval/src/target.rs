@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use bickford::mount::MountEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::host::process::{self, quoted, tail};
@@ -137,7 +138,7 @@ pub struct Target {
 #[derive(Debug)]
 struct Mounted {
     point: PathBuf,
-    mount: mounts::Mount,
+    mount: MountEntry,
     /// What its command said.
     log: PathBuf,
     child: Child,
@@ -203,7 +204,9 @@ impl Target {
     /// The FUSE connection, where it is one.
     #[must_use]
     pub fn connection(&self) -> Option<u32> {
-        self.mounted.as_ref().and_then(|m| m.mount.connection())
+        self.mounted
+            .as_ref()
+            .and_then(|m| mounts::connection(&m.mount))
     }
 
     /// CPU time of the daemon so far; `None` where there is none.
@@ -218,7 +221,7 @@ impl Target {
     pub fn release(&self) {
         let Some(mounted) = &self.mounted else { return };
         mounted.released.get_or_init(|| self.trouble());
-        match mounted.mount.connection().map(mounts::abort) {
+        match mounts::connection(&mounted.mount).map(mounts::abort) {
             Some(Ok(())) => {}
             Some(Err(error)) => warn(&error.to_string()),
             None => {
@@ -234,11 +237,13 @@ impl Target {
         if let Some(before) = mounted.released.get() {
             return before.clone();
         }
-        if mounts::at(&mounted.point).map(|m| m.device) != Some(mounted.mount.device) {
+        let device = |mount: &MountEntry| (mount.major, mount.minor);
+        let now = mounts::at(&mounted.point);
+        if now.as_ref().map(device) != Some(device(&mounted.mount)) {
             return Some("its mount went away during the row".into());
         }
         // Only a FUSE mount has a daemon that must stay; a command like `mount --bind` ends by itself.
-        let served = mounted.mount.connection().is_some() && !mounted.daemons.is_empty();
+        let served = mounted.mount.is_fuse() && !mounted.daemons.is_empty();
         if served && process::with_environment(MARK, &mounted.mark).is_empty() {
             let said = tail(&fs::read_to_string(&mounted.log).unwrap_or_default());
             return Some(format!("its daemon ended during the row: {said}"));
