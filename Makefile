@@ -10,10 +10,10 @@ export CARGO_TARGET_DIR
 endif
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
-# Tests mount over io_uring, too, where the kernel has it.
-WITH_IO_URING := scripts/with-io-uring.sh
-# Builds of their own use the crates of this one, and break when these change.
-APART := CARGO_TARGET_DIR="$(TARGET)/apart"
+# Tests mount over io_uring, too, where the kernel has it, and on a fresh ext4.
+FOR_TESTS := scripts/with-io-uring.sh scripts/with-ext4.sh
+# Builds of their own use the crates of this one, and break when these change. What is the same is built once.
+TOGETHER := CARGO_TARGET_DIR="$(TARGET)"
 
 .DEFAULT_GOAL := help
 # What the tests need is installed first, and tests that mount do not run beside others (`make -j`).
@@ -41,9 +41,10 @@ test: prerequisites-test check unit java conformance-default
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd bench/compare && $(APART) $(CARGO) clippy --locked --package compare --all-targets -- -D warnings
-	cd bench/compare && $(APART) $(CARGO) test --locked --quiet --package compare
-	cd fuzz && $(APART) $(CARGO) clippy --locked --all-targets -- -D warnings
+	cd bench/compare && $(TOGETHER) $(CARGO) clippy --locked --package compare --all-targets -- -D warnings
+	cd bench/compare && $(TOGETHER) $(CARGO) test --locked --quiet --package compare
+	# What is not linked needs no libFuzzer, whose build takes longer than all of this.
+	cd fuzz && $(TOGETHER) CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a $(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) xtask tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	scripts/targets.sh
@@ -51,17 +52,17 @@ check:
 	scripts/book.sh
 
 unit:
-	$(WITH_IO_URING) $(CARGO) test --locked --workspace --exclude bickford-conformance
+	$(FOR_TESTS) $(CARGO) test --locked --workspace --exclude bickford-conformance
 
 # One test binary after the other and one test at a time: they share the machine's mounts, and a
 # test that measures descriptors or fills a disk must not do it to another.
 conformance-default: build
 	BICKFORD_BIN="$(RELEASE_COMMAND)" \
-	    $(WITH_IO_URING) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
+	    $(FOR_TESTS) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
 
 conformance: prerequisites-test build
 	BICKFORD_BIN="$(RELEASE_COMMAND)" BICKFORD_COMBINATIONS=all BICKFORD_LENGTH=full \
-	    $(WITH_IO_URING) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
+	    $(FOR_TESTS) $(CARGO) test --locked --package bickford-conformance -- --test-threads=1 --nocapture
 
 demo:
 	@scripts/prerequisites.sh demo
@@ -78,7 +79,7 @@ compare: build
 	    "$(or $(CARGO_TARGET_DIR),target)/release/compare" $(COMPARE)
 
 java:
-	$(WITH_IO_URING) scripts/java-tests.sh
+	$(FOR_TESTS) scripts/java-tests.sh
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
