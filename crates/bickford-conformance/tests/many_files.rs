@@ -36,7 +36,7 @@ fn walk(directory: &Path) -> u32 {
 #[test]
 fn files_beyond_the_descriptor_limit_are_no_matter() {
     require_root();
-    let files = if full_length() { 1_000_000 } else { 20_000 };
+    let files = if full_length() { 1_000_000 } else { 10_000 };
     let scratch = Scratch::new("many");
     let watchdog = Watchdog::start("many files on the native directory", DEADLINE);
     let native = scratch.directory("native");
