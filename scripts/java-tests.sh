@@ -76,8 +76,9 @@ bench=
 case " $* " in
 *" -Dbickford.native="*) ;;
 *)
-	# With the features that the tests of the workspace are built with: what they built is used again.
-	cargo build --locked --workspace --exclude bickford-conformance --lib --bin bickford
+	# With the features that the tests of the workspace are built with, which only building them gives: what
+	# they built is used again.
+	cargo build --locked --workspace --exclude bickford-conformance --lib --bin bickford --tests
 	target=$(cargo metadata --locked --no-deps --format-version 1 |
 		sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 	set -- -Dbickford.native="$target/debug/libbickford_ffi.so" -Dbickford.command="$target/debug/bickford" "${@:-test}"
