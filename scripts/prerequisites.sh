@@ -96,12 +96,12 @@ fi
 [ "$(id -u)" = 0 ] || fail "the tests mount file systems and change users: run them as root: sudo -E env \"PATH=\$PATH\" make test"
 
 # Small programs that run for seconds: time spent optimizing them is lost.
-install_tool() { # NAME VERSION [OPTION...]
-    tool=$1 version=$2
-    shift 2
+install_tool() { # NAME VERSION OPT-LEVEL [OPTION...]
+    tool=$1 version=$2 level=$3
+    shift 3
     set -- "$@" --version "=$version" "$tool"
     say "building $tool $version into .prerequisites (once)"
-    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=$level CARGO_PROFILE_RELEASE_LTO=off \
     CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 \
         cargo install --quiet --locked --root "$tools" --target-dir "$tools/target" \
         "$@" || fail "cannot build $tool $version; is the crate registry reachable?"
@@ -112,17 +112,17 @@ pinned() { # NAME VERSION
     if have "$1" && [ "$("$1" --version 2>/dev/null)" = "$1 $2" ]; then
         return
     fi
-    install_tool "$1" "$2"
+    install_tool "$1" "$2" 1
 }
 
 pinned pjdfstest "$pjdfstest_version"
 pinned fsx "$fsx_version"
 if ! cargo deny --version >/dev/null 2>&1; then
-    install_tool cargo-deny "$cargo_deny_version"
+    install_tool cargo-deny "$cargo_deny_version" 0
 fi
 # The guide. Neither its server nor its search is needed to see whether it can be built.
 if ! have mdbook; then
-    install_tool mdbook "$mdbook_version" --no-default-features
+    install_tool mdbook "$mdbook_version" 0 --no-default-features
 fi
 
 # For scripts/targets.sh, which leaves out what cannot be had.
