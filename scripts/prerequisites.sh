@@ -127,6 +127,6 @@ fi
 
 # For scripts/targets.sh, which leaves out what cannot be had.
 if have rustup; then
-    rustup --quiet target add x86_64-unknown-linux-musl aarch64-unknown-linux-gnu ||
-        say "the other targets cannot be checked; rustup target add has failed" >&2
+    rustup --quiet target add aarch64-unknown-linux-musl ||
+        say "the other target cannot be checked; rustup target add has failed" >&2
 fi
