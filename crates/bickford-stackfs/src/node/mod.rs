@@ -12,7 +12,6 @@ mod cache;
 mod devices;
 mod fleeting;
 mod hard_links;
-mod held;
 mod mounts;
 mod parked;
 mod prune;
@@ -35,11 +34,10 @@ pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
 use fleeting::Fleeting;
 use hard_links::Watches;
-use held::Held;
 pub(crate) use mounts::are_mapped;
 use mounts::{Identified, LowerMount, Mounts};
 use parked::Parked;
-use table::{Key, Location, NodeTable};
+use table::{Held, Key, Location, NodeTable};
 
 /// `FUSE_ROOT_ID`.
 pub(crate) const ROOT: u64 = 1;
@@ -337,8 +335,11 @@ impl Nodes {
         let (node, generation) = match mount.direct_id(handle) {
             Some(node) => (node, 0),
             None => {
-                let mount = mount.number;
-                self.table.enter(Key::Handle { mount, handle }, &mut None)?
+                let key = Key::Handle {
+                    mount: mount.number,
+                    handle: handle.parts(),
+                };
+                self.table.enter(key, &mut None)?
             }
         };
         Ok(Found {
@@ -355,7 +356,7 @@ impl Nodes {
         let by_number = Key::Object {
             device: device(&statx),
             inode: statx.stx_ino,
-            handle: handle.as_ref(),
+            handle: handle.as_ref().map(sys::LowerHandle::parts),
         };
         let key = watch.as_ref().map_or(by_number, |watch| watch.key());
         let held = Held::new(fd, watch);
@@ -364,7 +365,7 @@ impl Nodes {
                 tracing::warn!(
                     "StackFS: {} inodes are in use and held as descriptors, the limit; run with \
                      CAP_DAC_READ_SEARCH on a file system whose file handles last, or raise ulimit -Hn",
-                    self.table.held()
+                    self.table.held.taken()
                 );
             }
         })?;
@@ -474,14 +475,15 @@ impl Nodes {
 
     /// The node of an object on the file system of SOURCE. The kernel need not know it.
     pub(crate) fn node_of_handle(&self, handle: &sys::LowerHandle) -> Option<u64> {
-        let root = self.root_handle.as_ref()?;
-        if (root.kind(), root.bytes()) == (handle.kind(), handle.bytes()) {
+        if self.root_handle.as_ref()?.parts() == handle.parts() {
             return Some(ROOT);
         }
-        let mount = self.mount(0)?;
-        mount
-            .direct_id(handle)
-            .or_else(|| self.table.find(Key::Handle { mount: 0, handle }))
+        self.mount(0)?.direct_id(handle).or_else(|| {
+            self.table.find(Key::Handle {
+                mount: 0,
+                handle: handle.parts(),
+            })
+        })
     }
 
     /// Whether objects can be told by handles, which is all that fanotify(7) tells of them.
@@ -528,7 +530,7 @@ impl Nodes {
             Some(node) => node,
             None => self.table.find(Key::Handle {
                 mount: mount.number,
-                handle: &handle,
+                handle: handle.parts(),
             })?,
         };
         Some(Doomed {

@@ -13,9 +13,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::devices::device;
-use super::held::Held;
-use super::table::{Key, Location};
+use super::table::{Held, Key, Location};
 use super::{Nodes, ProcFd, ROOT, statx_of};
+use crate::sys::LowerHandle;
 
 /// Inodes that the kernel is asked to forget at once, about.
 const PRUNED_MAX: usize = 1024;
@@ -30,7 +30,7 @@ impl Nodes {
     /// Whether inodes are held as descriptors and few are left: the kernel is then to forget what it does
     /// not use.
     pub(crate) fn are_scarce(&self) -> bool {
-        self.table.is_scarce()
+        self.table.held.is_half_taken()
     }
 
     /// The minor version of the kernel's interface.
@@ -45,7 +45,7 @@ impl Nodes {
             return None;
         }
         let lookups = self.scarce_lookups.fetch_add(1, Ordering::Relaxed);
-        let limit = self.table.held_limit();
+        let limit = self.table.held.limit();
         let due = lookups.is_multiple_of((limit / 32).max(1));
         due.then(|| self.table.some_held((limit / 4).clamp(1, PRUNED_MAX)))
     }
@@ -106,7 +106,7 @@ impl Nodes {
         let parent = self.table.find(Key::Object {
             device: device(&statx),
             inode: statx.stx_ino,
-            handle: handle.as_ref(),
+            handle: handle.as_ref().map(LowerHandle::parts),
         });
         Some((parent?, name))
     }

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rustix::io::Errno;
 
-use super::held::{Held, HeldObject};
+use super::hard_links::Watch;
 use crate::descriptors::Share;
-use crate::sys::LowerHandle;
+use crate::sys::{HandleParts, LowerHandle};
 
 const SHARDS: usize = 64;
 const CHUNK: usize = 256;
@@ -24,17 +24,41 @@ const FIRST_ID: u64 = 2;
 const INLINE_BYTES: usize = 20;
 
 /// What tells one lower object from every other.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Key<'a> {
     /// A file handle on one of the lower mounts.
-    Handle { mount: u16, handle: &'a LowerHandle },
+    Handle { mount: u16, handle: HandleParts<'a> },
     /// An object known only while it is held open.
     Object {
         device: u64,
         inode: u64,
         /// Where inode numbers may not tell objects apart.
-        handle: Option<&'a LowerHandle>,
+        handle: Option<HandleParts<'a>>,
     },
+}
+
+/// What is held of an object.
+pub(super) struct Held {
+    fd: Arc<OwnedFd>,
+    /// Of an object that its watch tells from others.
+    _watch: Option<Watch>,
+}
+
+impl Held {
+    pub(super) fn new(fd: OwnedFd, watch: Option<Watch>) -> Self {
+        Self {
+            fd: Arc::new(fd),
+            _watch: watch,
+        }
+    }
+}
+
+/// A held object with what tells it from others.
+struct HeldObject {
+    device: u64,
+    inode: u64,
+    handle: Option<LowerHandle>,
+    held: Held,
 }
 
 /// How to come back to the object of a node.
@@ -65,120 +89,69 @@ struct Entry {
 
 impl Identity {
     fn new(key: Key<'_>, held: Option<Held>) -> Result<Self, Errno> {
+        let owned = |(kind, bytes)| LowerHandle::new(kind, bytes).ok_or(Errno::INVAL);
         match key {
             Key::Object {
                 device,
                 inode,
                 handle,
-            } => {
-                let held = held.ok_or(Errno::BADF)?;
-                let handle = handle.cloned();
-                Ok(Self::Object(Box::new(HeldObject {
-                    device,
-                    inode,
-                    handle,
-                    held,
-                })))
-            }
+            } => Ok(Self::Object(Box::new(HeldObject {
+                device,
+                inode,
+                handle: handle.map(owned).transpose()?,
+                held: held.ok_or(Errno::BADF)?,
+            }))),
             Key::Handle { mount, handle } => {
+                let (kind, own) = handle;
                 let mut bytes = [0; INLINE_BYTES];
-                match bytes.get_mut(..handle.bytes().len()) {
-                    Some(place) => place.copy_from_slice(handle.bytes()),
-                    None => return Ok(Self::Long(Box::new((mount, handle.clone())))),
+                match bytes.get_mut(..own.len()) {
+                    Some(place) => place.copy_from_slice(own),
+                    None => return Ok(Self::Long(Box::new((mount, owned(handle)?)))),
                 }
-                let length = handle.bytes().len() as u8;
                 Ok(Self::Short {
-                    kind: handle.kind(),
+                    kind,
                     mount,
-                    length,
+                    length: own.len() as u8,
                     bytes,
                 })
             }
         }
     }
 
-    fn matches(&self, key: Key<'_>) -> bool {
-        match (self, key) {
-            (
-                Self::Short {
-                    kind,
-                    mount,
-                    length,
-                    bytes,
-                },
-                Key::Handle { mount: m, handle },
-            ) => {
-                *mount == m
-                    && *kind == handle.kind()
-                    && bytes.get(..usize::from(*length)) == Some(handle.bytes())
-            }
-            (Self::Long(held), Key::Handle { mount, handle }) => {
-                held.0 == mount
-                    && held.1.kind() == handle.kind()
-                    && held.1.bytes() == handle.bytes()
-            }
-            (
-                Self::Object(held),
-                Key::Object {
-                    device,
-                    inode,
-                    handle,
-                },
-            ) => held.device == device && held.inode == inode && held.has(handle),
-            _ => false,
-        }
-    }
-
-    fn hash(&self, hasher: &DefaultHashBuilder) -> u64 {
+    /// What it was made of; none for a free place.
+    fn key(&self) -> Option<Key<'_>> {
         match self {
-            Self::Free { .. } => 0,
-            Self::Short {
-                mount,
-                length,
-                bytes,
-                ..
-            } => hasher.hash_one((mount, bytes.get(..usize::from(*length)))),
-            Self::Long(held) => hasher.hash_one((&held.0, Some(held.1.bytes()))),
-            Self::Object(held) => {
-                let handle = held.handle.as_ref().map(LowerHandle::bytes);
-                hasher.hash_one((held.device, held.inode, handle))
-            }
-        }
-    }
-
-    fn location(&self) -> Result<Location, Errno> {
-        match self {
-            Self::Free { .. } => Err(Errno::STALE),
+            Self::Free { .. } => None,
             Self::Short {
                 kind,
                 mount,
                 length,
                 bytes,
-            } => {
-                let bytes = bytes.get(..usize::from(*length)).unwrap_or_default();
-                let handle = LowerHandle::new(*kind, bytes).ok_or(Errno::STALE)?;
-                Ok(Location::Handle {
-                    mount: *mount,
-                    handle,
-                })
-            }
-            Self::Long(held) => Ok(Location::Handle {
-                mount: held.0,
-                handle: held.1.clone(),
+            } => Some(Key::Handle {
+                mount: *mount,
+                handle: (*kind, bytes.get(..usize::from(*length))?),
             }),
-            Self::Object(held) => Ok(Location::Descriptor(Arc::clone(&held.held.fd))),
+            Self::Long(held) => Some(Key::Handle {
+                mount: held.0,
+                handle: held.1.parts(),
+            }),
+            Self::Object(held) => Some(Key::Object {
+                device: held.device,
+                inode: held.inode,
+                handle: held.handle.as_ref().map(LowerHandle::parts),
+            }),
         }
     }
-}
 
-fn hash_key(hasher: &DefaultHashBuilder, key: Key<'_>) -> u64 {
-    match key {
-        Key::Handle { mount, handle } => hasher.hash_one((&mount, Some(handle.bytes()))),
-        Key::Object {
-            device,
-            inode,
-            handle,
-        } => hasher.hash_one((device, inode, handle.map(LowerHandle::bytes))),
+    fn location(&self) -> Option<Location> {
+        if let Self::Object(held) = self {
+            return Some(Location::Descriptor(Arc::clone(&held.held.fd)));
+        }
+        let Key::Handle { mount, handle } = self.key()? else {
+            return None;
+        };
+        let handle = LowerHandle::new(handle.0, handle.1)?;
+        Some(Location::Handle { mount, handle })
     }
 }
 
@@ -207,7 +180,7 @@ impl Shard {
         self.index
             .find(hash, |&slot| {
                 self.entry(slot)
-                    .is_some_and(|entry| entry.identity.matches(key))
+                    .is_some_and(|entry| entry.identity.key() == Some(key))
             })
             .copied()
     }
@@ -221,7 +194,7 @@ impl Shard {
             chunks
                 .get(slot as usize / CHUNK)
                 .and_then(|chunk| chunk.get(slot as usize % CHUNK))
-                .map_or(0, |entry| entry.identity.hash(hasher))
+                .map_or(0, |entry| hasher.hash_one(entry.identity.key()))
         });
         (slot, generation)
     }
@@ -263,7 +236,7 @@ impl Shard {
         let identity = std::mem::replace(&mut entry.identity, Identity::Free { next });
         entry.generation = entry.generation.wrapping_add(1);
         self.free = Some(slot);
-        let hash = identity.hash(hasher);
+        let hash = hasher.hash_one(identity.key());
         if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
             found.remove();
         }
@@ -275,7 +248,8 @@ impl Shard {
 pub(crate) struct NodeTable {
     shards: Vec<Mutex<Shard>>,
     hasher: DefaultHashBuilder,
-    held: Share,
+    /// Room for what is held.
+    pub(super) held: Share,
     /// The part that was offered last to be forgotten.
     offered: AtomicUsize,
 }
@@ -315,7 +289,7 @@ impl NodeTable {
     /// The node of `key`, counted once more, as node id and generation. `held` is taken when the
     /// object is known only by its descriptor. ENFILE at the limit of held descriptors, and `held` stays.
     pub(crate) fn enter(&self, key: Key<'_>, held: &mut Option<Held>) -> Result<(u64, u64), Errno> {
-        let hash = hash_key(&self.hasher, key);
+        let hash = self.hasher.hash_one(Some(key));
         let number = hash as usize % SHARDS;
         let mut shard = self.shard(number)?;
         if let Some(slot) = shard.find(hash, key) {
@@ -334,7 +308,7 @@ impl NodeTable {
 
     /// The node of `key` if the kernel knows it; the count stays.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<u64> {
-        let hash = hash_key(&self.hasher, key);
+        let hash = self.hasher.hash_one(Some(key));
         let number = hash as usize % SHARDS;
         let slot = self.shard(number).ok()?.find(hash, key)?;
         Self::join(number, slot).ok()
@@ -344,7 +318,10 @@ impl NodeTable {
     pub(crate) fn locate(&self, id: u64) -> Result<Location, Errno> {
         let (number, slot) = Self::split(id)?;
         let shard = self.shard(number)?;
-        shard.entry(slot).ok_or(Errno::STALE)?.identity.location()
+        let location = shard
+            .entry(slot)
+            .and_then(|entry| entry.identity.location());
+        location.ok_or(Errno::STALE)
     }
 
     /// Takes `count` lookups back. When the node is gone with them, answers what `part` has taken of what
@@ -371,21 +348,6 @@ impl NodeTable {
             self.held.give();
         }
         Some(parted)
-    }
-
-    /// Whether few descriptors are left for those that are looked up until some are given back.
-    pub(crate) fn is_scarce(&self) -> bool {
-        self.held.is_half_taken()
-    }
-
-    /// How many descriptors it holds.
-    pub(crate) fn held(&self) -> usize {
-        self.held.taken()
-    }
-
-    /// How many it may hold.
-    pub(crate) fn held_limit(&self) -> usize {
-        self.held.limit()
     }
 
     /// About `count` nodes that hold a descriptor each, others the next time.
@@ -429,7 +391,7 @@ mod tests {
             .enter(
                 Key::Handle {
                     mount,
-                    handle: &handle(number),
+                    handle: handle(number).parts(),
                 },
                 &mut None,
             )
@@ -479,87 +441,33 @@ mod tests {
     #[test]
     fn long_handles_are_told_apart() {
         let table = NodeTable::new(Share::alone(0));
-        let one = LowerHandle::new(1, &[1; 100]).unwrap();
-        let two = LowerHandle::new(1, &[2; 100]).unwrap();
-        let (id, _) = table
-            .enter(
-                Key::Handle {
-                    mount: 0,
-                    handle: &one,
-                },
-                &mut None,
-            )
-            .unwrap();
-        assert_ne!(
-            id,
-            table
-                .enter(
-                    Key::Handle {
-                        mount: 0,
-                        handle: &two
-                    },
-                    &mut None
-                )
-                .unwrap()
-                .0
-        );
-        assert_eq!(
-            table.find(Key::Handle {
-                mount: 0,
-                handle: &one
-            }),
-            Some(id)
-        );
+        let [one, two] = [1, 2].map(|byte| LowerHandle::new(1, &[byte; 100]).unwrap());
+        let [one, two] = [&one, &two].map(|handle| Key::Handle {
+            mount: 0,
+            handle: handle.parts(),
+        });
+        let (id, _) = table.enter(one, &mut None).unwrap();
+        assert_ne!(id, table.enter(two, &mut None).unwrap().0);
+        assert_eq!(table.find(one), Some(id));
     }
 
     #[test]
     fn held_descriptors_are_bounded_and_given_back() {
         let table = NodeTable::new(Share::alone(1));
-        let open = || Some(Held::new(std::fs::File::open("/").unwrap().into(), None));
-        let (id, _) = table
-            .enter(
-                Key::Object {
-                    device: 1,
-                    inode: 1,
-                    handle: None,
-                },
-                &mut open(),
-            )
-            .unwrap();
-        assert!(
-            table
-                .enter(
-                    Key::Object {
-                        device: 1,
-                        inode: 1,
-                        handle: None
-                    },
-                    &mut open()
-                )
-                .is_ok()
-        );
-        let full = table.enter(
-            Key::Object {
+        let enter = |inode| {
+            let held = Held::new(std::fs::File::open("/").unwrap().into(), None);
+            let key = Key::Object {
                 device: 1,
-                inode: 2,
+                inode,
                 handle: None,
-            },
-            &mut open(),
-        );
-        assert_eq!(full, Err(Errno::NFILE));
+            };
+            table.enter(key, &mut Some(held))
+        };
+        let (id, _) = enter(1).unwrap();
+        assert!(enter(1).is_ok());
+        assert_eq!(enter(2), Err(Errno::NFILE));
         assert!(table.forget(id, 2, || ()).is_some());
-        assert!(
-            table
-                .enter(
-                    Key::Object {
-                        device: 1,
-                        inode: 2,
-                        handle: None
-                    },
-                    &mut open()
-                )
-                .is_ok()
-        );
+        assert!(enter(2).is_ok());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub(crate) struct LowerHandle {
     bytes: [u8; HANDLE_BYTES_MAX],
 }
 
+/// What tells handles of a file system apart: kind and bytes.
+pub(crate) type HandleParts<'a> = (i32, &'a [u8]);
+
 impl LowerHandle {
     /// A handle of `kind` with these bytes; `None` when they are more than the kernel takes.
     pub(crate) fn new(kind: i32, bytes: &[u8]) -> Option<Self> {
@@ -41,6 +44,10 @@ impl LowerHandle {
     /// The opaque bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length as usize).unwrap_or_default()
+    }
+
+    pub(crate) fn parts(&self) -> HandleParts<'_> {
+        (self.kind, self.bytes())
     }
 }
 
@@ -107,7 +114,7 @@ pub(crate) fn open_by_handle(
     let opened = opened?;
     if names_any(handle) {
         let (now, _) = name_to_handle(opened.as_fd(), c"", AtFlags::EMPTY_PATH)?;
-        if (now.kind(), now.bytes()) != (handle.kind(), handle.bytes()) {
+        if now.parts() != handle.parts() {
             return Err(Errno::STALE);
         }
     }

@@ -10,7 +10,9 @@ mod lock;
 mod tree;
 
 pub(crate) use credentials::{set_fsgid, set_fsuid, unshare_fs};
-pub(crate) use handle::{HANDLE_INODE_GENERATION, LowerHandle, name_to_handle, open_by_handle};
+pub(crate) use handle::{
+    HANDLE_INODE_GENERATION, HandleParts, LowerHandle, name_to_handle, open_by_handle,
+};
 pub(crate) use ioctl::{close_reporting, ioctl_buffer};
 pub(crate) use lease::is_open_for_writing;
 pub(crate) use lock::{RecordLock, get_record_lock, holds_record_lock, try_record_lock};
