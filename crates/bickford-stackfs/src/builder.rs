@@ -233,7 +233,6 @@ impl Builder {
             } else {
                 all / 2
             };
-        let locks = Arc::new(RecordLocks::new(budget.share(all / 8))?);
         Ok(Inner {
             settings: self.settings,
             nodes,
@@ -244,9 +243,9 @@ impl Builder {
             open_dirs: Arc::new(budget.share(files)),
             unfinished: Unfinished::default(),
             name_changes: NameChanges::default(),
-            waiting: WaitingLocks::new(Arc::clone(&locks)),
-            locks,
-            leased: Leased::new(),
+            locks: Arc::new(RecordLocks::new(budget.share(all / 8))?),
+            waiting: WaitingLocks::new("stackfs-locks"),
+            leased: Leased::new("stackfs-leases"),
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),

@@ -48,6 +48,7 @@ mod name_changes;
 mod node;
 mod presets;
 mod racing;
+mod retry;
 mod sharded;
 mod sys;
 mod unfinished;

@@ -1,13 +1,10 @@
 //! Lock requests, and those that wait.
 //!
-//! A lock that cannot be had at once waits in a queue that one thread tries again: at once when a
-//! lock is given up through this mount, and every few milliseconds for locks that processes on the
-//! lower directory hold. So no number of waiting callers keeps a worker from its work.
+//! A lock that cannot be had at once is tried again ([`Retries`]): at once when a lock is given up through this
+//! mount, and every few milliseconds for locks that processes on the lower directory hold.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bickford::ops::{Getlk, Lock, LockKind, Setlk};
 use bickford::reply::Reply;
@@ -18,14 +15,10 @@ use rustix::io::Errno;
 use crate::Inner;
 use crate::io::OpenFile;
 use crate::locks::{Holder, RecordLocks};
+use crate::retry::Retries;
 use crate::sys::RecordLock;
 
-/// Callers that wait at most; further ones get ENOLCK. Over io_uring there may be fewer, see
-/// [`Reply::may_wait`].
-const WAITING_MAX: usize = 4096;
 const CHAIN_MAX: usize = 10;
-const RETRY_MIN: Duration = Duration::from_millis(1);
-const RETRY_MAX: Duration = Duration::from_millis(50);
 
 fn record(lock: &Lock) -> Result<RecordLock, Errno> {
     let kind = match lock.kind {
@@ -146,7 +139,10 @@ impl Attempt {
     }
 }
 
-struct Waiting {
+/// Those that wait for locks; further ones get ENOLCK.
+pub(crate) type WaitingLocks = Retries<Waiting>;
+
+pub(crate) struct Waiting {
     attempt: Attempt,
     interrupt: Arc<Interrupt>,
     reply: Reply<()>,
@@ -180,158 +176,38 @@ fn is_deadlock(waiting: &[Waiting], locks: &RecordLocks, new: &Attempt) -> bool 
     false
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: Vec<Waiting>,
-    running: bool,
-    /// Something may be free now, or a caller gave up.
-    stirred: bool,
-    ended: bool,
-}
-
-/// See the module.
-pub(crate) struct WaitingLocks {
-    queue: Mutex<Queue>,
-    stirred: Condvar,
-    count: AtomicUsize,
-    locks: Arc<RecordLocks>,
-}
-
-impl WaitingLocks {
-    pub(crate) fn new(locks: Arc<RecordLocks>) -> Arc<Self> {
-        Arc::new(Self {
-            queue: Mutex::default(),
-            stirred: Condvar::new(),
-            count: AtomicUsize::new(0),
-            locks,
-        })
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tries every waiting lock soon.
-    pub(crate) fn wake(&self) {
-        if self.count.load(Ordering::SeqCst) > 0 {
-            self.queue().stirred = true;
-            self.stirred.notify_one();
-        }
-    }
-
-    /// Answers all that wait; nothing waits from now on.
-    pub(crate) fn end(&self) {
-        self.queue().ended = true;
-        self.stirred.notify_one();
-    }
-
-    fn push(self: &Arc<Self>, waiting: Waiting) {
-        let interrupt = Arc::clone(&waiting.interrupt);
-        let refused = {
-            let mut queue = self.queue();
-            if queue.ended || self.count.load(Ordering::SeqCst) >= WAITING_MAX {
-                Some(waiting)
-            } else {
-                self.count.fetch_add(1, Ordering::SeqCst);
-                queue.waiting.push(waiting);
-                // A lock may have been given up since it was tried.
-                queue.stirred = true;
-                if !queue.running {
-                    queue.running = self.start();
-                }
-                match queue.running {
-                    true => None,
-                    false => {
-                        self.count.fetch_sub(1, Ordering::SeqCst);
-                        queue.waiting.pop()
-                    }
-                }
-            }
-        };
-        if let Some(refused) = refused {
-            refused.reply.error(Errno::NOLCK);
-            return;
-        }
-        self.stirred.notify_one();
-        let this = Arc::downgrade(self);
-        interrupt.on_raise(move || {
-            if let Some(this) = this.upgrade() {
-                this.wake();
-            }
-        });
-    }
-
-    fn start(self: &Arc<Self>) -> bool {
-        let this = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("stackfs-locks".to_owned());
-        thread.spawn(move || this.run()).is_ok()
-    }
-
-    fn run(&self) {
-        let mut pause = RETRY_MIN;
-        loop {
-            let (batch, ended) = {
-                let mut queue = self.queue();
-                if !queue.stirred && !queue.ended {
-                    let wait = self.stirred.wait_timeout(queue, pause);
-                    queue = wait.unwrap_or_else(PoisonError::into_inner).0;
-                }
-                pause = if queue.stirred {
-                    RETRY_MIN
-                } else {
-                    (pause * 2).min(RETRY_MAX)
-                };
-                queue.stirred = false;
-                (std::mem::take(&mut queue.waiting), queue.ended)
-            };
-            let mut kept: Vec<Waiting> = batch
-                .into_iter()
-                .filter_map(|waiting| self.attempt(waiting, ended))
-                .collect();
-            self.refuse_deadlocks(&mut kept);
-            let mut queue = self.queue();
-            // Who has come meanwhile comes after them.
-            kept.append(&mut queue.waiting);
-            queue.waiting = kept;
-            if queue.waiting.is_empty() {
-                queue.running = false;
-                return;
-            }
-        }
-    }
-
-    /// EDEADLK to whoever closes a cycle of waiting: one who has just begun to wait, or waits for another lock
-    /// than before, as what was in the way is gone.
-    fn refuse_deadlocks(&self, waiting: &mut Vec<Waiting>) {
-        let mut place = 0;
-        while let Some(one) = waiting.get_mut(place) {
-            let before = one.in_the_way;
-            one.in_the_way = one.attempt.in_the_way(&self.locks);
-            let another = one.in_the_way.is_some() && one.in_the_way != before;
-            let closes = |one: &Waiting| is_deadlock(waiting, &self.locks, &one.attempt);
-            if another && waiting.get(place).is_some_and(closes) {
-                self.count.fetch_sub(1, Ordering::SeqCst);
-                waiting.remove(place).reply.error(Errno::DEADLK);
-            } else {
-                place += 1;
-            }
-        }
-    }
-
-    /// Answers what can be answered, and gives the rest back.
-    fn attempt(&self, waiting: Waiting, ended: bool) -> Option<Waiting> {
-        let result = if ended || waiting.interrupt.is_raised() {
-            Err(Errno::INTR)
+/// EDEADLK to whoever closes a cycle of waiting: one who has just begun to wait, or waits for another lock
+/// than before, as what was in the way is gone.
+fn refuse_deadlocks(waiting: &mut Vec<Waiting>, locks: &RecordLocks) {
+    let mut place = 0;
+    while let Some(one) = waiting.get_mut(place) {
+        let before = one.in_the_way;
+        one.in_the_way = one.attempt.in_the_way(locks);
+        let another = one.in_the_way.is_some() && one.in_the_way != before;
+        let closes = |one: &Waiting| is_deadlock(waiting, locks, &one.attempt);
+        if another && waiting.get(place).is_some_and(closes) {
+            waiting.remove(place).reply.error(Errno::DEADLK);
         } else {
-            match waiting.attempt.run(&self.locks) {
-                Err(Errno::AGAIN | Errno::ACCESS) => return Some(waiting),
-                result => result,
-            }
-        };
-        self.count.fetch_sub(1, Ordering::SeqCst);
-        waiting.reply.complete(result);
-        None
+            place += 1;
+        }
     }
+}
+
+/// Answers those that can be answered, and gives the rest back.
+fn try_again(batch: Vec<Waiting>, locks: &RecordLocks, ended: bool) -> Vec<Waiting> {
+    let mut kept = Vec::new();
+    for waiting in batch {
+        let result = match ended || waiting.interrupt.is_raised() {
+            true => Err(Errno::INTR),
+            false => waiting.attempt.run(locks),
+        };
+        match result {
+            Err(Errno::AGAIN | Errno::ACCESS) => kept.push(waiting),
+            result => waiting.reply.complete(result),
+        }
+    }
+    refuse_deadlocks(&mut kept, locks);
+    kept
 }
 
 impl Inner {
@@ -364,12 +240,18 @@ impl Inner {
                 reply.error(Errno::NOLCK);
             }
             Err(Errno::AGAIN | Errno::ACCESS) if op.wait => {
-                self.waiting.push(Waiting {
+                let interrupt = cx.interrupt();
+                let waiting = Waiting {
                     attempt,
-                    interrupt: cx.interrupt(),
+                    interrupt: Arc::clone(&interrupt),
                     reply,
                     in_the_way: None,
-                });
+                };
+                let locks = Arc::clone(&self.locks);
+                let all = move |batch, ended| try_again(batch, &locks, ended);
+                if let Some(refused) = self.waiting.push(waiting, &interrupt, all) {
+                    refused.reply.error(Errno::NOLCK);
+                }
             }
             result => {
                 if op.lock.kind == LockKind::Unlock {
