@@ -95,7 +95,8 @@ impl Inner {
         if self.in_force().opens_directories {
             return Err(Errno::NOSYS);
         }
-        let handle = self.dirs.insert(self.open_dir(op.node)?)?;
+        let handle = self.dirs.insert(self.open_dir(op.node)?);
+        let handle = handle.map_err(|_| Errno::NFILE)?;
         let mut flags = OpenOutFlags::empty();
         if self.caches_listing(op.node) {
             flags = OpenOutFlags::CACHE_DIR | OpenOutFlags::KEEP_CACHE;

@@ -229,7 +229,7 @@ impl FileSystem for StackFs {
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        self.inner.do_write(cx, &op, reply);
+        reply.complete(self.inner.do_write(cx, &op));
     }
 
     fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {
@@ -257,7 +257,7 @@ impl FileSystem for StackFs {
     }
 
     fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
-        self.inner.do_ioctl(cx, &op, reply);
+        reply.complete(self.inner.do_ioctl(cx, &op));
     }
 
     fn getlk(&self, _: &Context<'_>, op: Getlk, reply: Reply<Lock>) {

@@ -48,14 +48,16 @@ impl<T> HandleTable<T> {
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps `value`; ENFILE at the limit.
-    pub(crate) fn insert(&self, value: T) -> Result<u64, Errno> {
+    /// Keeps `value`, or gives it back at the limit.
+    pub(crate) fn insert(&self, value: T) -> Result<u64, T> {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.count.fetch_sub(1, Ordering::Relaxed);
-            return Err(Errno::NFILE);
+            return Err(value);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        let mut shard = self.shard(number as u32).ok_or(Errno::NFILE)?;
+        let Some(mut shard) = self.shard(number as u32) else {
+            return Err(value);
+        };
         let index = match shard.free.pop() {
             Some(index) => index,
             None => {
@@ -66,7 +68,9 @@ impl<T> HandleTable<T> {
                 (shard.slots.len() - 1) as u32
             }
         };
-        let slot = shard.slots.get_mut(index as usize).ok_or(Errno::NFILE)?;
+        let Some(slot) = shard.slots.get_mut(index as usize) else {
+            return Err(value);
+        };
         slot.value = Some(Arc::new(value));
         let place = u64::from(index) * SHARDS as u64 + number as u64;
         Ok(u64::from(slot.generation) << 32 | place)
@@ -144,7 +148,7 @@ mod tests {
         let table = HandleTable::new(2);
         let one = table.insert(()).unwrap();
         table.insert(()).unwrap();
-        assert_eq!(table.insert(()), Err(Errno::NFILE));
+        assert_eq!(table.insert(()), Err(()));
         table.remove(one).unwrap();
         assert!(table.insert(()).is_ok());
     }

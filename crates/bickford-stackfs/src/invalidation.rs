@@ -42,20 +42,8 @@ fn warn_of_stale_attributes(node: NodeId, why: &str, error: NotifyError) {
     );
 }
 
-/// Answers when the kernel has forgotten the attributes of an inode that have changed without its knowing, so
-/// that who has the answer never sees them as they were.
-pub(crate) fn answer_with_attributes_forgotten<R: Answer>(
-    cx: &Context<'_>,
-    node: NodeId,
-    why: &'static str,
-    reply: Reply<R>,
-    result: Result<R, Errno>,
-) {
-    forget_attributes_now(cx, node, why);
-    reply.complete(result);
-}
-
-/// Has the kernel forget the attributes of an inode before this returns.
+/// Has the kernel forget the attributes of an inode, which have changed without its knowing, before this returns:
+/// who is answered then never sees them as they were.
 pub(crate) fn forget_attributes_now(cx: &Context<'_>, node: NodeId, why: &str) {
     if let Err(error) = cx.notifier().forget_attributes(node) {
         warn_of_stale_attributes(node, why, error);

@@ -79,24 +79,12 @@ impl OpenFile {
         self.lower = Some(Arc::clone(lower));
     }
 
-    fn counts(&self) -> Counts {
-        Counts {
-            key: Key {
-                node: self.node,
-                flags: self.lower_flags,
-            },
-            in_backings: self.counted,
-            in_lower_files: self.shared,
+    fn key(&self) -> Key {
+        Key {
+            node: self.node,
+            flags: self.lower_flags,
         }
     }
-}
-
-/// Where an open file counts.
-#[derive(Clone, Copy)]
-struct Counts {
-    key: Key,
-    in_backings: bool,
-    in_lower_files: bool,
 }
 
 /// A lower file that was just opened.
@@ -232,20 +220,20 @@ impl Inner {
             file.flock = OnceLock::from((Arc::clone(&own.fd), room));
             file.shares(&own);
         } else if !(scarce && matches!(way, Some(Way::Kernel(_)))) {
-            let kept = self.lower_files.open(file.counts().key, &own);
-            file.shares(&kept.inspect_err(|_| self.uncount(file.counts()))?);
+            let kept = self.lower_files.open(file.key(), &own);
+            file.shares(&kept.inspect_err(|_| self.uncount(&file))?);
             file.shared = true;
         }
         self.handle(file, own.fd.as_fd(), way)
     }
 
     /// An open file counts no longer.
-    fn uncount(&self, counts: Counts) {
-        if counts.in_backings {
-            self.backings.close(counts.key.node);
+    fn uncount(&self, file: &OpenFile) {
+        if file.counted {
+            self.backings.close(file.node);
         }
-        if counts.in_lower_files {
-            self.lower_files.close(counts.key);
+        if file.shared {
+            self.lower_files.close(file.key());
         }
     }
 
@@ -261,11 +249,10 @@ impl Inner {
         let append_only = file.lower_flags.contains(OFlags::APPEND) && self.write_back();
         let past_the_cache = append_only || file.computed;
         let changed = mappable.then(|| last_changed(fd)).flatten();
-        let counts = file.counts();
-        let handle = self
-            .files
-            .insert(file)
-            .inspect_err(|_| self.uncount(counts))?;
+        let handle = self.files.insert(file).map_err(|file| {
+            self.uncount(&file);
+            Errno::NFILE
+        })?;
         let others_write = match writable {
             true => self.writers.add(node),
             false => self.writers.any(node),
@@ -376,15 +363,7 @@ impl Inner {
         Ok(Arc::clone(&file.flock.get_or_init(|| (own, room)).0))
     }
 
-    pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>, reply: Reply<Written>) {
-        let written = self.write_data(cx, op);
-        reply.complete(written.map(|(written, unheard)| {
-            unheard.tell(cx, op.node);
-            written
-        }));
-    }
-
-    fn write_data(&self, cx: &Context<'_>, op: &Write<'_>) -> Result<(Written, Unheard), Errno> {
+    pub(crate) fn do_write(&self, cx: &Context<'_>, op: &Write<'_>) -> Result<Written, Errno> {
         let (file, computed) =
             self.file_or_computed(op.node, op.handle, Need::Write, OFlags::empty())?;
         let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
@@ -398,8 +377,8 @@ impl Inner {
             IoMode::Cached => !self.write_back(),
             _ => false,
         };
-        let unheard = drops && unknown && has_set_id(&file)?;
-        let _acting = self.as_caller_if(computed, cx)?;
+        let unheard = Unheard(drops && unknown && has_set_id(&file)?);
+        let acting = self.as_caller_if(computed, cx)?;
         let written = match append {
             true => append_to(&file, op.data)?,
             false if cached => {
@@ -411,8 +390,9 @@ impl Inner {
                 .write_to(&file, Some(op.offset))
                 .map_err(|e| errno(&e))?,
         };
-        let written = Written(u32::try_from(written).unwrap_or(u32::MAX));
-        Ok((written, Unheard(unheard)))
+        drop(acting);
+        unheard.tell(cx, op.node);
+        Ok(Written(u32::try_from(written).unwrap_or(u32::MAX)))
     }
 
     /// Whether anything is done when a descriptor is closed: locks of others are let go, or the lower file
@@ -451,7 +431,7 @@ impl Inner {
         if file.writable {
             self.writers.remove(file.node);
         }
-        self.uncount(file.counts());
+        self.uncount(&file);
         self.locks.release_claims(file.node, &file.claims);
         let (node, mappable) = (file.node, file.mappable);
         drop(file);

@@ -3,14 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use bickford::Context;
 use bickford::abi::IoctlFlags;
 use bickford::ops::{Ioctl, IoctlAnswer};
-use bickford::{Context, Reply};
 use rustix::io::Errno;
 
 use crate::Inner;
-use crate::credentials::Caller;
-use crate::invalidation::answer_with_attributes_forgotten;
+use crate::invalidation::forget_attributes_now;
 use crate::io::Need;
 use crate::sys;
 
@@ -27,18 +26,7 @@ const PROTECTING_XFLAGS: u32 = 0x8 | 0x10;
 const ARGUMENT_BYTES: usize = 28;
 
 impl Inner {
-    pub(crate) fn do_ioctl(&self, cx: &Context<'_>, op: &Ioctl<'_>, reply: Reply<IoctlAnswer>) {
-        match self.command(cx, op) {
-            // The kernel does not know that the command changes the time of last change.
-            Ok(answer) if changes(op) => {
-                let why = "its flags have changed";
-                answer_with_attributes_forgotten(cx, op.node, why, reply, Ok(answer));
-            }
-            result => reply.complete(result),
-        }
-    }
-
-    fn command(&self, cx: &Context<'_>, op: &Ioctl<'_>) -> Result<IoctlAnswer, Errno> {
+    pub(crate) fn do_ioctl(&self, cx: &Context<'_>, op: &Ioctl<'_>) -> Result<IoctlAnswer, Errno> {
         if !matches!(
             op.command,
             GET_FLAGS | SET_FLAGS | GET_VERSION | GET_XATTR | SET_XATTR
@@ -57,27 +45,23 @@ impl Inner {
         // The kernel checks who may change flags where it knows of them; where it does not, the
         // lower file system shall, for the caller and not for us. One that does not tell the caller does.
         self.identity.with_fsetid()?;
-        let _acting = (changes(op) && cx.uid() != 0 && cx.has_ids())
-            .then(|| {
-                self.identity.become_caller(Caller {
-                    uid: cx.uid(),
-                    gid: cx.gid(),
-                })
-            })
-            .transpose()?;
+        let for_caller = changes(op) && cx.uid() != 0 && cx.has_ids();
+        let acting = self.as_caller_if(for_caller, cx)?;
         let result = sys::ioctl_buffer(fd.as_fd(), op.command, &mut argument)?;
+        drop(acting);
         if protects(op) {
             // A descriptor from before may go on writing, but is not for those who open the file from now on.
             self.on_demand_writers.remove(op.node.0);
             self.backings.renew(op.node.0);
         }
-        let output = match changes(op) {
-            true => Vec::new(),
-            false => {
-                let length = (op.output_size as usize).min(ARGUMENT_BYTES);
-                argument.get(..length).unwrap_or_default().to_vec()
-            }
-        };
+        let mut output = Vec::new();
+        if changes(op) {
+            // The kernel does not know that the command changes the time of last change.
+            forget_attributes_now(cx, op.node, "its flags have changed");
+        } else {
+            let length = (op.output_size as usize).min(ARGUMENT_BYTES);
+            output.extend_from_slice(argument.get(..length).unwrap_or_default());
+        }
         Ok(IoctlAnswer { result, output })
     }
 }
