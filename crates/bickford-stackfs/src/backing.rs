@@ -143,25 +143,15 @@ impl Backings {
             return Way::Daemon;
         };
         let id = backing.id();
-        let reader = self.reader(file);
+        let lasts = file.lasting && self.readers.take();
         let registered = Registered {
             backing,
             opens: 1,
             idle: None,
-            reader,
+            reader: lasts.then(|| Arc::clone(file.lower)),
         };
         inodes.insert(node, Inode::Kernel(registered));
         Way::Kernel(id)
-    }
-
-    fn reader(&self, file: &File<'_>) -> Option<Arc<Description>> {
-        if !file.lasting {
-            return None;
-        }
-        if !self.readers.take() {
-            return None;
-        }
-        Some(Arc::clone(file.lower))
     }
 
     fn register(&self, node: u64, file: &File<'_>, register: Register<'_>) -> Option<Backing> {

@@ -223,7 +223,7 @@ impl Builder {
                  a second instead"
             );
         }
-        let cached = DescriptorCache::capacity_of((descriptors / 8).min(CACHED_FILES_MAX));
+        let cached = (descriptors / 8).min(CACHED_FILES_MAX);
         let budget = nodes.budget().clone();
         let all = budget.limit();
         // Objects that take a descriptor each are to be found, whatever is open.

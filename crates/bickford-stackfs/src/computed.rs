@@ -69,7 +69,7 @@ impl Inner {
     /// How long EWOULDBLOCK to a READ is no answer, where that has an end.
     pub(crate) fn patience(&self, op: &Read) -> Option<Duration> {
         let file = self.files.get(op.handle.0);
-        if !file.is_ok_and(|file| file.is_computed()) {
+        if !file.is_ok_and(|file| file.computed) {
             return Some(LEASE_PATIENCE);
         }
         let at_once = OFlags::from_bits_retain(op.flags).contains(OFlags::NONBLOCK);

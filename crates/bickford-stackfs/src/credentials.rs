@@ -75,9 +75,6 @@ fn fsetid_is_aside() -> Result<bool, Errno> {
     Ok(aside)
 }
 
-/// Keeps the set-group-id bit of a new object for a group that the maker is not in.
-const SET_GROUP_ID: u32 = 0o2000;
-
 /// The groups of this thread; none where they could not be taken back. A user namespace may refuse to set any, and
 /// has no number for some: they look like the one that stands for all such.
 fn groups() -> Result<Vec<Gid>, Errno> {
@@ -116,20 +113,11 @@ impl Identity {
         }
     }
 
-    fn acting(&self) -> Acting<'_> {
-        Acting {
-            identity: self,
-            ids: false,
-            effective: false,
-            capabilities: false,
-            thread: PhantomData,
-        }
-    }
-
     /// Owns new objects like `caller` does, with our own power over directories. `mode` is the one
     /// that the new object is to have. EPERM when this process cannot take that identity.
     pub(crate) fn own_as(&self, caller: Caller, mode: u32) -> Result<Acting<'_>, Errno> {
-        if mode & SET_GROUP_ID != 0 {
+        // The bit stays for a group that the maker is not in.
+        if Mode::from_raw_mode(mode).contains(Mode::SGID) {
             self.with_fsetid()?;
         }
         let acting = self.assume(caller)?;
@@ -163,7 +151,13 @@ impl Identity {
     }
 
     fn assume(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
-        let mut acting = self.acting();
+        let mut acting = Acting {
+            identity: self,
+            ids: false,
+            effective: false,
+            capabilities: false,
+            thread: PhantomData,
+        };
         let may_switch = self.has(CapabilitySet::SETUID | CapabilitySet::SETGID);
         if !may_switch {
             // The group of an ordinary user's process may be any of the user's groups.

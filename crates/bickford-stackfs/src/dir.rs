@@ -71,17 +71,12 @@ impl Inner {
         handle.0 == 0 && self.in_force().opens_directories
     }
 
-    /// An open directory, or one opened for this request.
-    fn dir_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenDir>, Errno> {
-        match self.is_unasked(handle) {
-            true => self.open_dir(node).map(Arc::new),
-            false => self.dirs.get(handle.0),
-        }
-    }
-
-    /// A descriptor of an open directory.
+    /// A descriptor of an open directory, or of one opened for this request.
     pub(crate) fn dir(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OwnedFd>, Errno> {
-        Ok(Arc::clone(&self.dir_of(node, handle)?.fd))
+        match self.is_unasked(handle) {
+            true => self.open_dir(node).map(|dir| dir.fd),
+            false => Ok(Arc::clone(&self.dirs.get(handle.0)?.fd)),
+        }
     }
 
     /// Whether the kernel may keep the listing of a directory until it hears of a change: of those

@@ -47,7 +47,7 @@ pub(crate) struct OpenFile {
     /// Whether [`crate::mapped::Mapped`] does.
     mappable: bool,
     /// Its contents are made when they are read, whatever its size says.
-    computed: bool,
+    pub(crate) computed: bool,
     /// What record locks were taken through this handle.
     pub(crate) claims: Claims,
 }
@@ -68,10 +68,6 @@ impl OpenFile {
             computed: false,
             claims: Claims::default(),
         }
-    }
-
-    pub(crate) fn is_computed(&self) -> bool {
-        self.computed
     }
 
     fn shares(&mut self, lower: &Arc<Description>) {

@@ -192,10 +192,15 @@ mod tests {
             register,
             override_modes: true,
         };
-        settled_with(io, offered, powers)
+        settled_with(io, offered, powers, Beneath::default())
     }
 
-    fn settled_with(io: IoMode, offered: InitFlags, powers: Powers) -> Result<InForce, Errno> {
+    fn settled_with(
+        io: IoMode,
+        offered: InitFlags,
+        powers: Powers,
+        beneath: Beneath,
+    ) -> Result<InForce, Errno> {
         let (flags, flags2) = (offered | InitFlags::INIT_EXT).to_words();
         let init = InitIn {
             major: 7,
@@ -206,12 +211,7 @@ mod tests {
         };
         let mut settings = Preset::Fast.settings();
         settings.io = io;
-        settle(
-            &settings,
-            powers,
-            Beneath::default(),
-            &mut Negotiation::new(&init),
-        )
+        settle(&settings, powers, beneath, &mut Negotiation::new(&init))
     }
 
     #[test]
@@ -230,9 +230,9 @@ mod tests {
             override_modes: false,
         };
         let io = |io| {
-            settled_with(io, InitFlags::NO_OPEN_SUPPORT, none)
-                .unwrap()
-                .io
+            let offered = InitFlags::NO_OPEN_SUPPORT;
+            let settled = settled_with(io, offered, none, Beneath::default());
+            settled.unwrap().io
         };
         assert_eq!(io(IoMode::Auto), IoMode::Plain);
         assert_eq!(io(IoMode::Cached), IoMode::Cached, "as it was asked for");
@@ -253,31 +253,20 @@ mod tests {
 
     #[test]
     fn files_are_opened_by_request_where_their_contents_are_computed() {
-        let mut settings = Preset::Fast.settings();
         let powers = Powers {
             register: true,
             override_modes: true,
-        };
-        let (flags, flags2) = (InitFlags::all() | InitFlags::INIT_EXT).to_words();
-        let init = InitIn {
-            major: 7,
-            minor: 45,
-            flags,
-            flags2,
-            ..InitIn::default()
         };
         for (asked, computed, io) in [
             (IoMode::Cached, true, IoMode::Plain),
             (IoMode::Cached, false, IoMode::Cached),
             (IoMode::Auto, true, IoMode::Passthrough),
         ] {
-            settings.io = asked;
-            let mut negotiation = Negotiation::new(&init);
             let beneath = Beneath {
                 computed,
                 ..Beneath::default()
             };
-            let settled = settle(&settings, powers, beneath, &mut negotiation);
+            let settled = settled_with(asked, InitFlags::all(), powers, beneath);
             assert_eq!(settled.unwrap().io, io);
         }
     }

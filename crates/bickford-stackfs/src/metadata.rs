@@ -133,21 +133,21 @@ impl Inner {
         }
     }
 
-    fn statx_of(&self, node: NodeId, handle: Option<FileHandle>) -> Result<Statx, Errno> {
-        let object = self.object(node, handle)?;
-        self.nodes.attributes_of(object.as_fd())
-    }
-
-    pub(crate) fn do_getattr(&self, op: &Getattr) -> Result<Attributes, Errno> {
-        let statx = self.statx_of(op.node, op.handle)?;
+    fn attributes(&self, node: NodeId, object: &Object) -> Result<Attributes, Errno> {
+        let statx = self.nodes.attributes_of(object.as_fd())?;
         Ok(Attributes {
             attr: attr(&statx),
-            valid: self.attr_timeout(op.node.0),
+            valid: self.attr_timeout(node.0),
         })
     }
 
+    pub(crate) fn do_getattr(&self, op: &Getattr) -> Result<Attributes, Errno> {
+        self.attributes(op.node, &self.object(op.node, op.handle)?)
+    }
+
     pub(crate) fn do_statx(&self, op: &bickford::ops::Statx) -> Result<StatxAnswer, Errno> {
-        let statx = self.statx_of(op.node, op.handle)?;
+        let object = self.object(op.node, op.handle)?;
+        let statx = self.nodes.attributes_of(object.as_fd())?;
         let born = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
         Ok(StatxAnswer {
             attr: attr(&statx),
@@ -191,11 +191,7 @@ impl Inner {
                 done => done?,
             }
         }
-        let statx = self.nodes.attributes_of(object.as_fd())?;
-        Ok(Attributes {
-            attr: attr(&statx),
-            valid: self.attr_timeout(op.node.0),
-        })
+        self.attributes(op.node, &object)
     }
 
     /// Sets owner and group, which clears set-id bits and the rest of chown(2). Where neither is given it

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bickford::ops::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
 use bickford::{Context, NodeId};
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -16,7 +16,6 @@ use crate::node::ProcFd;
 
 /// The kernel's `XATTR_SIZE_MAX` and `XATTR_LIST_MAX`.
 const XATTR_BYTES_MAX: usize = 64 << 10;
-const SET_GROUP_ID: u32 = 0o2000;
 
 /// Where the lower file system has no ACLs, nobody has one; the kernel takes any other error as
 /// "no permission".
@@ -107,9 +106,9 @@ impl Inner {
         rustix::fs::setxattr(path.as_str(), op.name, op.value, flags)?;
         drop(acting);
         if op.kill_sgid {
-            let mode = u32::from(self.nodes.attributes_of(fd.as_fd())?.stx_mode);
-            if mode & SET_GROUP_ID != 0 {
-                self.set_mode(fd.as_fd(), mode & !SET_GROUP_ID)?;
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+            if mode.contains(Mode::SGID) {
+                self.set_mode(fd.as_fd(), (mode - Mode::SGID).as_raw_mode())?;
             }
         }
         Ok(())

@@ -52,16 +52,11 @@ pub(crate) struct DescriptorCache {
 }
 
 impl DescriptorCache {
-    /// How many descriptors a cache for about `capacity` holds at most.
-    pub(crate) fn capacity_of(capacity: usize) -> usize {
-        (capacity / SHARDS).max(1) * SHARDS
-    }
-
     /// Room for about `capacity` descriptors.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             shards: Sharded::default(),
-            shard_capacity: Self::capacity_of(capacity) / SHARDS,
+            shard_capacity: (capacity / SHARDS).max(1),
         }
     }
 

@@ -18,7 +18,7 @@ use super::table::{Key, Location};
 use super::{Nodes, ProcFd};
 
 /// `IN_UNMOUNT`, which does not come of what is held open.
-const NO_EVENT: WatchFlags = WatchFlags::from_bits_retain(0x2000);
+const NO_EVENT: WatchFlags = WatchFlags::from_bits_retain(libc::IN_UNMOUNT);
 /// A watch may be given up just while it is found again.
 const TRIES: usize = 8;
 /// Each watch that is given up leaves an event, which nobody needs; so many are read away at a time.

@@ -165,9 +165,8 @@ impl Nodes {
             .and_then(|m| m.get(0))
             .is_some_and(|m| m.direct);
         let root_handle = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH).ok();
-        let directories = (descriptors / 8).min(DIRECTORIES_MAX);
-        let cached = DescriptorCache::capacity_of(directories);
-        let budget = Budget::new(descriptors.saturating_sub(cached));
+        let directories = DescriptorCache::new((descriptors / 8).min(DIRECTORIES_MAX));
+        let budget = Budget::new(descriptors.saturating_sub(directories.capacity()));
         let all = budget.limit();
         Ok(Self {
             root: Arc::new(root),
@@ -179,7 +178,7 @@ impl Nodes {
             root_direct,
             root_handle: root_handle.map(|(handle, _)| handle),
             table: NodeTable::new(budget.share(all / 2)),
-            directories: DescriptorCache::new(directories),
+            directories,
             parked: Parked::new(budget.share(all / 4)),
             opens_unasked: AtomicBool::new(false),
             limit_said: AtomicBool::new(false),

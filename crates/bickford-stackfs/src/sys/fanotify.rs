@@ -2,6 +2,10 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use libc::{
+    FAN_EVENT_INFO_TYPE_DFID, FAN_EVENT_INFO_TYPE_DFID_NAME, FAN_EVENT_INFO_TYPE_FID,
+    FANOTIFY_METADATA_VERSION,
+};
 use rustix::io::Errno;
 
 use super::{LowerHandle, last_error};
@@ -12,13 +16,6 @@ pub(crate) const ATTRIB: u64 = libc::FAN_ATTRIB;
 pub(crate) const NAMES: u64 =
     libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
 pub(crate) const OVERFLOW: u64 = libc::FAN_Q_OVERFLOW;
-/// `FAN_REPORT_TARGET_FID`: the object of a change of names is told too.
-const REPORT_TARGET_FID: u32 = 0x1000;
-
-const INFO_FID: u8 = 1;
-const INFO_DFID_NAME: u8 = 2;
-const INFO_DFID: u8 = 3;
-const METADATA_VERSION: u8 = 3;
 
 /// A group that watches one file system.
 #[derive(Debug)]
@@ -28,7 +25,8 @@ impl Fanotify {
     /// Watches the file system that `root` is on. Needs CAP_SYS_ADMIN and a file system with file
     /// handles and a stable identity.
     pub(crate) fn new(root: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let report = libc::FAN_REPORT_DFID_NAME | libc::FAN_REPORT_FID | REPORT_TARGET_FID;
+        // The object of a change of names, too.
+        let report = libc::FAN_REPORT_DFID_NAME_TARGET;
         let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | report;
         let events = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE).cast_unsigned();
         // SAFETY: the call takes no pointers.
@@ -81,7 +79,7 @@ pub(crate) fn next_change<'a>(events: &mut &'a [u8]) -> Option<Change<'a>> {
     let length = u32::from_ne_bytes(word(events, 0)?) as usize;
     let [version, _] = word(events, 4)?;
     let metadata = usize::from(u16::from_ne_bytes(word(events, 6)?));
-    if version != METADATA_VERSION || length < metadata || metadata < 24 {
+    if version != FANOTIFY_METADATA_VERSION || length < metadata || metadata < 24 {
         return None;
     }
     let (event, rest) = events.split_at_checked(length)?;
@@ -105,9 +103,9 @@ pub(crate) fn next_change<'a>(events: &mut &'a [u8]) -> Option<Change<'a>> {
             continue;
         };
         match kind {
-            INFO_FID => change.object = Some(handle),
-            INFO_DFID => change.directory = Some((handle, b".")),
-            INFO_DFID_NAME => {
+            FAN_EVENT_INFO_TYPE_FID => change.object = Some(handle),
+            FAN_EVENT_INFO_TYPE_DFID => change.directory = Some((handle, b".")),
+            FAN_EVENT_INFO_TYPE_DFID_NAME => {
                 let name = record.get(end..)?;
                 let name = name.split(|byte| *byte == 0).next()?;
                 change.directory = Some((handle, name));
@@ -125,7 +123,7 @@ mod tests {
     fn event(records: &[u8]) -> Vec<u8> {
         let mut event = Vec::new();
         event.extend((24 + records.len() as u32).to_ne_bytes());
-        event.extend([METADATA_VERSION, 0]);
+        event.extend([FANOTIFY_METADATA_VERSION, 0]);
         event.extend(24u16.to_ne_bytes());
         event.extend(libc::FAN_CREATE.to_ne_bytes());
         event.extend((-1i32).to_ne_bytes());

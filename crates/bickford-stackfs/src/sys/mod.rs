@@ -22,7 +22,5 @@ use rustix::io::Errno;
 
 /// The error the last libc call of this thread left behind.
 fn last_error() -> Errno {
-    std::io::Error::last_os_error()
-        .raw_os_error()
-        .map_or(Errno::IO, Errno::from_raw_os_error)
+    crate::io::errno(&std::io::Error::last_os_error())
 }
