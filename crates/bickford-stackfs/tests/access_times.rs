@@ -12,14 +12,13 @@ use std::time::{Duration, SystemTime};
 use bickford::mount::GenericFlags;
 use bickford_stackfs::{IoMode, Preset};
 use rustix::fs::OFlags;
-use support::{Mount, can_mount};
+use support::{Mount, can_mount, with_io};
 
 const IO: [IoMode; 3] = [IoMode::Passthrough, IoMode::Direct, IoMode::Plain];
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn mounted(io: IoMode, flags: GenericFlags) -> Mount {
-    let mut settings = Preset::Fast.settings();
-    settings.io = io;
+    let settings = with_io(Preset::Fast.settings(), io);
     let lower = tempfile::tempdir().unwrap();
     fs::write(lower.path().join("read"), "text").unwrap();
     Mount::over(lower, |builder| {

@@ -6,30 +6,11 @@ mod support;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use bickford_stackfs::{IoMode, Preset};
-use rustix::mount::UnmountFlags;
-use support::{Mount, can_mount};
-
-/// `name` in `directory`, a new directory that shows `source`.
-struct Bound(PathBuf);
-
-impl Bound {
-    fn new(source: &Path, directory: &Path, name: &str) -> Self {
-        let path = directory.join(name);
-        fs::create_dir(&path).unwrap();
-        rustix::mount::mount_bind(source, &path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
-    }
-}
+use support::{Mount, Mounted, can_mount, with_io};
 
 /// On ext4, and on tmpfs, where node ids are no handles.
 fn each(test: impl Fn(&Mount)) {
@@ -46,14 +27,13 @@ fn each(test: impl Fn(&Mount)) {
             let lower = tempfile::tempdir_in(place).unwrap();
             let first = lower.path().join("first");
             fs::create_dir(&first).unwrap();
-            let second = Bound::new(&first, lower.path(), "second");
-            let read_only = Bound::new(&first, lower.path(), "read-only");
+            let second = Mounted::bound(&first, &lower.path().join("second"));
+            let read_only = Mounted::bound(&first, &lower.path().join("read-only"));
             let mut remount = Command::new("mount");
             remount.args(["-o", "remount,bind,ro"]).arg(&read_only.0);
             assert!(remount.status().unwrap().success());
             fs::write(first.join("file"), "one\n").unwrap();
-            let mut settings = Preset::Fast.settings();
-            settings.io = io;
+            let settings = with_io(Preset::Fast.settings(), io);
             let mount = Mount::over(lower, |builder| builder.settings(settings));
             eprintln!("{place:?} {} {}", mount.stackfs.identity(), io.name());
             test(&mount);

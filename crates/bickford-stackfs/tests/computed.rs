@@ -14,38 +14,10 @@ use std::time::{Duration, Instant};
 use bickford::abi::Opcode;
 use bickford::dispatch::InFlightRequest;
 use bickford_stackfs::{IoMode, Preset};
-use rustix::mount::{MountFlags, UnmountFlags};
-use support::{Mount, can_mount};
+use support::{Mount, Mounted, can_mount, with_io};
 
 /// What tells its size as 0 and never changes.
 const FILE: &str = "kernel/ostype";
-
-/// A file system of the kernel's below another directory.
-struct Bound(PathBuf);
-
-impl Bound {
-    fn at(path: &Path) -> Self {
-        Self::of("/proc/sys", path)
-    }
-
-    fn of(source: &str, path: &Path) -> Self {
-        fs::create_dir(path).unwrap();
-        rustix::mount::mount_bind(source, path).unwrap();
-        Self(path.to_owned())
-    }
-
-    fn cgroups(path: &Path) -> Self {
-        fs::create_dir(path).unwrap();
-        rustix::mount::mount("none", path, "cgroup2", MountFlags::empty(), None).unwrap();
-        Self(path.to_owned())
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
-    }
-}
 
 #[test]
 fn files_of_procfs_below_source_have_contents() {
@@ -61,10 +33,9 @@ fn files_of_procfs_below_source_have_contents() {
         (Preset::Fast, IoMode::Passthrough),
         (Preset::Fast, IoMode::Direct),
     ] {
-        let mut settings = preset.settings();
-        settings.io = io;
+        let settings = with_io(preset.settings(), io);
         let lower = tempfile::tempdir().unwrap();
-        let bound = Bound::at(&lower.path().join("sys"));
+        let bound = Mounted::bound("/proc/sys", &lower.path().join("sys"));
         fs::write(lower.path().join("file"), "by size").unwrap();
         let mount = Mount::over(lower, |builder| builder.settings(settings));
         for _ in 0..2 {
@@ -134,8 +105,7 @@ const MODES: [IoMode; 4] = [
 ];
 
 fn mounted(lower: tempfile::TempDir, io: IoMode) -> Mount {
-    let mut settings = Preset::Fast.settings();
-    settings.io = io;
+    let settings = with_io(Preset::Fast.settings(), io);
     Mount::over(lower, |builder| builder.settings(settings))
 }
 
@@ -148,7 +118,7 @@ fn procfs_tells_nobody_more_than_it_would_itself() {
     let process = sleeper.0.id().to_string();
     for io in MODES {
         let lower = tempfile::tempdir().unwrap();
-        let bound = Bound::of("/proc", &lower.path().join("proc"));
+        let bound = Mounted::bound("/proc", &lower.path().join("proc"));
         let mount = mounted(lower, io);
         let shown = mount.path("proc").join(&process);
         let native = Path::new("/proc").join(&process);
@@ -180,8 +150,10 @@ fn nobody_moves_the_processes_of_others_to_a_cgroup() {
         // Goes last, when nothing is mounted in it any more.
         let around = tempfile::tempdir().unwrap();
         let lower = tempfile::tempdir_in(around.path()).unwrap();
-        let cgroups = Bound::cgroups(&lower.path().join("cgroups"));
-        let group = Group::new(cgroups.0.join(&name), process.clone());
+        let place = lower.path().join("cgroups");
+        fs::create_dir(&place).unwrap();
+        let cgroups = Mounted::at(&place, "cgroup2", None);
+        let group = Group::new(place.join(&name), process.clone());
         let members = group.path.join("cgroup.procs");
         for path in [&group.path, &members] {
             std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -213,11 +185,10 @@ fn whoever_reads_what_is_not_there_yet_holds_up_nobody() {
     }
     for io in [IoMode::Plain, IoMode::Passthrough, IoMode::Direct] {
         let lower = tempfile::tempdir().unwrap();
-        let bound = Bound::of("/proc", &lower.path().join("proc"));
+        let bound = Mounted::bound("/proc", &lower.path().join("proc"));
         fs::write(lower.path().join("file"), "text").unwrap();
         // Served by one thread.
-        let mut settings = Preset::Base.settings();
-        settings.io = io;
+        let settings = with_io(Preset::Base.settings(), io);
         let mount = Mount::over(lower, |builder| builder.settings(settings));
         let mut cat = Command::new("cat");
         let cat = cat.arg(mount.path(MESSAGES)).stdout(Stdio::null());

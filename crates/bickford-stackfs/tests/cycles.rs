@@ -3,11 +3,9 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
-
 use bickford_stackfs::Preset;
 
-use support::{Mount, can_mount};
+use support::{Mount, can_mount, until};
 
 /// What a leak would show in: open descriptors, threads, and resident memory in KiB.
 fn held() -> (usize, usize, u64) {
@@ -46,16 +44,14 @@ fn a_thousand_mounts_leave_nothing_behind() {
         cycle([Preset::Base, Preset::Opt, Preset::Fast][number % 3]);
     }
     // A thread that has left its session may take a moment to end.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while held().0 > descriptors || held().1 > threads {
-        assert!(
-            Instant::now() < deadline,
-            "{:?} before, {:?} after",
-            (descriptors, threads),
-            held()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let before = (descriptors, threads);
+    until(
+        &format!("no more descriptors and threads than {before:?}"),
+        || {
+            let (descriptors, threads, _) = held();
+            descriptors <= before.0 && threads <= before.1
+        },
+    );
     let (_, _, resident_after) = held();
     eprintln!("{cycles} cycles: {resident} KiB resident before, {resident_after} KiB after");
     // A worker's stack or buffer a cycle would be far more.

@@ -6,13 +6,12 @@ mod support;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bickford_stackfs::{IoMode, Preset};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use support::{Mount, can_mount, descriptors};
+use support::{Mount, alone, can_mount, descriptors, with_io};
 
 /// So many that the kernel has time to forget before there are none left.
 const INODES: usize = 2048;
@@ -20,17 +19,9 @@ const OPEN: usize = 256;
 /// Tens of thousands of requests are made of one mount.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// One at a time: they count the descriptors of this process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A mount that keeps few descriptors, one for each inode unless `handles`.
 fn mounted(preset: Preset, io: IoMode, handles: bool, limit: usize) -> Mount {
-    let mut settings = preset.settings();
-    settings.io = io;
+    let settings = with_io(preset.settings(), io);
     let lower = tempfile::tempdir().unwrap();
     let mount = Mount::for_at_most(DEADLINE, lower, |builder| {
         let builder = builder.settings(settings).descriptors(limit);

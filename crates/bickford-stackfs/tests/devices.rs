@@ -10,22 +10,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bickford_stackfs::Preset;
-use support::{Mount, can_mount};
+use support::{Mount, Mounted, can_mount};
 
 fn run(program: &str, arguments: &[&str], path: &Path) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).arg(path).stdout(Stdio::null());
     command.stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
-}
-
-/// A mount of the test's, which no failure leaves behind.
-struct Below<'a>(&'a Path);
-
-impl Drop for Below<'_> {
-    fn drop(&mut self) {
-        run("umount", &["-l"], self.0);
-    }
 }
 
 /// In each of these directories `file` has a second name, and natively the same number as in the others.
@@ -71,8 +62,7 @@ fn mounts_below_are_told_apart() {
         let places = ["one", "other"].map(|name| lower.path().join(name));
         let _below = places.each_ref().map(|place| {
             fs::create_dir(place).unwrap();
-            assert!(run("mount", &["-t", "tmpfs", "tmpfs"], place));
-            Below(place)
+            Mounted::at(place, "tmpfs", None)
         });
         are_told_apart(lower, &["one", "other"], handles);
     }
@@ -95,7 +85,7 @@ fn subvolumes_of_btrfs_are_told_apart() {
         eprintln!("left out: no btrfs");
         return;
     }
-    let _below = Below(&top);
+    let _below = Mounted(top.clone());
     for handles in [true, false] {
         let lower = tempfile::tempdir_in(&top).unwrap();
         for name in ["one", "other"] {

@@ -18,7 +18,7 @@ use bickford::session::MountedSession;
 use bickford::{Blocking, Context, Errno, NodeId, Session, SessionConfig};
 use bickford_stackfs::{IoMode, Preset};
 use rustix::fs::{Mode, OFlags};
-use support::{Mount, can_mount};
+use support::{Mount, can_mount, with_io};
 
 /// Has the file system below give up all below `directory`, as memory pressure and names that expire do.
 fn forget(below: &Mount, directory: &Path) {
@@ -43,8 +43,7 @@ fn what_is_open_outlives_what_is_forgotten_below() {
         let source = lower.path().to_owned();
         fs::write(source.join("file"), "text").unwrap();
         fs::create_dir(source.join("directory")).unwrap();
-        let mut settings = Preset::Fast.settings();
-        settings.io = io;
+        let settings = with_io(Preset::Fast.settings(), io);
         let mount = Mount::over(lower, |builder| builder.settings(settings));
         let mut file = File::open(mount.path("file")).unwrap();
         let flags = OFlags::PATH | OFlags::CLOEXEC;

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -13,7 +13,7 @@ use bickford::mount::{MountOptions, probe_kernel};
 use bickford_stackfs::{Error, IoMode, Preset};
 use rustix::mount::UnmountFlags;
 
-use support::{Mount, OwnFileSystem, can_mount};
+use support::{Mount, Mounted, can_mount};
 
 /// Mounts $ARGV[0] at $ARGV[1], with owners shown as $ARGV[2] says (user_namespaces(7)). Ends with 3 where the file
 /// system allows no such mount. mount(8) can do it from util-linux 2.39 on.
@@ -60,7 +60,10 @@ fn mount_mapped(from: &Path, to: &Path, shown: &str) -> bool {
 }
 
 /// An id-mapped mount, with the owners 0 to 999 shown as 100000 to 100999, while it lives.
-struct Mapped(tempfile::TempDir);
+struct Mapped {
+    _mounted: Mounted,
+    point: tempfile::TempDir,
+}
 
 impl Mapped {
     /// None where the file system of `from` allows none.
@@ -69,17 +72,14 @@ impl Mapped {
         if !mount_mapped(from, point.path(), "0 100000 1000") {
             return None;
         }
-        Some(Self(point))
+        Some(Self {
+            _mounted: Mounted(point.path().to_owned()),
+            point,
+        })
     }
 
     fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
+        self.point.path()
     }
 }
 
@@ -101,12 +101,7 @@ const ELSEWHERE: u32 = 5;
 fn happens(view: &Path, below: &Path) -> Vec<String> {
     let mine = below.join("mine");
     fs::create_dir(&mine).unwrap();
-    rustix::fs::chown(
-        &mine,
-        Some(rustix::fs::Uid::from_raw(5)),
-        Some(rustix::fs::Gid::from_raw(5)),
-    )
-    .unwrap();
+    chown(&mine, Some(5), Some(5)).unwrap();
     let mine = view.join("mine");
     let mut seen = Vec::new();
     for (user, script) in [
@@ -161,9 +156,9 @@ fn happens(view: &Path, below: &Path) -> Vec<String> {
 }
 
 /// Where a file system of its own is mounted, that, and a directory in it; to be dropped the other way round.
-fn lower() -> (tempfile::TempDir, OwnFileSystem, tempfile::TempDir) {
+fn lower() -> (tempfile::TempDir, Mounted, tempfile::TempDir) {
     let point = tempfile::tempdir().unwrap();
-    let own = OwnFileSystem::at(point.path(), "tmpfs", Some(c"mode=755"));
+    let own = Mounted::at(point.path(), "tmpfs", Some(c"mode=755"));
     let directory = tempfile::tempdir_in(point.path()).unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     (point, own, directory)
@@ -180,8 +175,7 @@ fn a_file_that_two_mounts_show_with_different_owners_is_two() {
     fs::create_dir(&first).unwrap();
     fs::create_dir(&second).unwrap();
     fs::write(first.join("file"), "text").unwrap();
-    let five = (rustix::fs::Uid::from_raw(5), rustix::fs::Gid::from_raw(5));
-    rustix::fs::chown(first.join("file"), Some(five.0), Some(five.1)).unwrap();
+    chown(first.join("file"), Some(5), Some(5)).unwrap();
     // The directory itself has the same owner in both.
     let mapped = mount_mapped(&first, &second, "0 0 1\n1 100001 999\n");
     assert!(mapped, "mounts of tmpfs can be id-mapped");

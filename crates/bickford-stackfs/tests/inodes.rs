@@ -12,7 +12,6 @@ mod support;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use bickford::transport::memory::Kernel;
 use bickford_stackfs::{Preset, StackFs};
 use rustix::fs::{FileType, Mode};
 
-use support::{Mount, can_mount, descriptors};
+use support::{Mount, Mounted, can_mount, descriptors};
 
 const PER_DIRECTORY: usize = 1000;
 const BYTES_MAX: usize = 150;
@@ -43,24 +42,12 @@ fn how_many(when_full: usize) -> usize {
     }
 }
 
-/// A tmpfs of our own, on which no handle fits into a node id.
-struct Tmpfs(tempfile::TempDir);
-
-impl Tmpfs {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "nr_inodes=0,size=100%", "tmpfs"]);
-        assert!(mount.arg(directory.path()).status().unwrap().success());
-        Self(directory)
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(self.0.path()).status();
-        assert!(unmounted.is_ok_and(|status| status.success()));
-    }
+/// A tmpfs of our own, on which no handle fits into a node id, and where it is mounted; to be dropped the other way round.
+fn tmpfs() -> (tempfile::TempDir, Mounted) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Some(c"nr_inodes=0,size=100%");
+    let mounted = Mounted::at(directory.path(), "tmpfs", options);
+    (directory, mounted)
 }
 
 /// Empty files, a thousand to a directory.
@@ -110,13 +97,13 @@ fn look_up(kernel: &mut Kernel, parent: u64, name: &str) -> u64 {
 }
 
 fn over_memory(files: usize) {
-    let tmpfs = Tmpfs::new();
-    let (warm, many) = (tmpfs.0.path().join("warm"), tmpfs.0.path().join("many"));
+    let (top, _tmpfs) = tmpfs();
+    let [warm, many] = ["warm", "many"].map(|name| top.path().join(name));
     fs::create_dir(&warm).unwrap();
     fs::create_dir(&many).unwrap();
     make(&warm, 10 * PER_DIRECTORY);
     make(&many, files);
-    let stackfs = Arc::new(StackFs::builder(tmpfs.0.path()).build().unwrap());
+    let stackfs = Arc::new(StackFs::builder(top.path()).build().unwrap());
     assert_eq!(stackfs.identity(), "table of file handles");
     let mut kernel = Kernel::new(Arc::clone(&stackfs));
     kernel.init().unwrap();
@@ -181,8 +168,8 @@ fn inodes_that_the_kernel_knows_cost_no_descriptor_and_few_bytes() {
     if !can_mount() {
         return;
     }
-    let tmpfs = Tmpfs::new();
-    let lower = tempfile::tempdir_in(tmpfs.0.path()).unwrap();
+    let (top, tmpfs) = tmpfs();
+    let lower = tempfile::tempdir_in(top.path()).unwrap();
     over_a_mount("mount, tmpfs", lower, how_many(3_000_000), true);
     drop(tmpfs);
     let lower = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 
 use rustix::fs::IFlags;
-use support::{Mount, OwnFileSystem, can_mount, each_preset, permissions};
+use support::{Mount, Mounted, can_mount, each_preset, permissions, until, with_io};
 
 /// What `auto` comes to for root.
 fn passthrough() -> Mount {
@@ -59,10 +59,7 @@ fn closing_costs_no_flush_where_nothing_is_done_then() {
         return;
     }
     for io in [IoMode::Plain, IoMode::Passthrough, IoMode::Direct] {
-        let mut settings = Preset::Fast.settings();
-        settings.io = io;
-        let lower = tempfile::tempdir().unwrap();
-        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        let mount = Mount::with(with_io(Preset::Fast.settings(), io));
         for round in 0..5 {
             fs::write(mount.path("f"), [round; 10]).unwrap();
             assert_eq!(fs::read(mount.below("f")).unwrap(), [round; 10], "{io:?}");
@@ -131,11 +128,9 @@ fn a_file_that_is_opened_often_does_not_drive_others_out() {
     for _ in 0..OPENS {
         drop(File::open(mount.path(name(0))).unwrap());
     }
-    let until = Instant::now() + Duration::from_secs(60);
-    while mount.session.stats().of(Opcode::Release).count < OPENS + FILES as u64 {
-        assert!(Instant::now() < until, "RELEASE of all opens");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("RELEASE of all opens", || {
+        mount.session.stats().of(Opcode::Release).count >= OPENS + FILES as u64
+    });
     assert_eq!(mount.stackfs.passthrough_len(), FILES);
 }
 
@@ -200,10 +195,9 @@ fn without_extended_attributes_files_are_made_and_written() {
         return;
     }
     for io in [IoMode::Passthrough, IoMode::Cached, IoMode::Direct] {
-        let mut settings = Preset::Fast.settings();
-        (settings.io, settings.xattr) = (io, false);
-        let lower = tempfile::tempdir().unwrap();
-        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        let mut settings = with_io(Preset::Fast.settings(), io);
+        settings.xattr = false;
+        let mount = Mount::with(settings);
         fs::write(mount.path("f"), "text").unwrap();
         assert_eq!(fs::read(mount.below("f")).unwrap(), b"text");
         let path = mount.path("f");
@@ -225,16 +219,7 @@ fn what_may_only_be_appended_to_grows() {
     each_preset(|mount| {
         let below = mount.below("log");
         fs::write(&below, "old").unwrap();
-        let set = |on: bool| {
-            let file = File::open(&below).unwrap();
-            let flags = rustix::fs::ioctl_getflags(&file).unwrap();
-            let flags = match on {
-                true => flags | IFlags::APPEND,
-                false => flags - IFlags::APPEND,
-            };
-            rustix::fs::ioctl_setflags(&file, flags)
-        };
-        if set(true).is_err() {
+        if mark(&below, IFlags::APPEND, true).is_err() {
             eprintln!("left out: no append-only files in the temporary directory");
             return;
         }
@@ -247,7 +232,7 @@ fn what_may_only_be_appended_to_grows() {
         let appended = [append(" new"), append(" newer")];
         let found = (fs::read(&path).unwrap(), fs::read(&below).unwrap());
         // Before anything is asserted, so that the directory can be removed.
-        set(false).unwrap();
+        mark(&below, IFlags::APPEND, false).unwrap();
         assert!(appended.iter().all(Result::is_ok), "{appended:?}");
         let expected = b"old new newer".to_vec();
         assert_eq!(found, (expected.clone(), expected));
@@ -264,8 +249,7 @@ fn on_disk_and_tmpfs(test: impl Fn(&Mount)) {
         IoMode::Plain,
     ] {
         for lower in [tempfile::tempdir(), memory()].into_iter().flatten() {
-            let mut settings = Preset::Fast.settings();
-            settings.io = io;
+            let settings = with_io(Preset::Fast.settings(), io);
             test(&Mount::over(lower, |builder| builder.settings(settings)));
         }
     }
@@ -390,11 +374,9 @@ fn the_kernel_forgets_a_removed_file_and_so_does_its_registration() {
         fs::read(mount.path(number.to_string())).unwrap();
         fs::remove_file(mount.path(number.to_string())).unwrap();
     }
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while mount.stackfs.passthrough_len() > 0 {
-        assert!(std::time::Instant::now() < deadline, "registrations stay");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    until("no registration stays", || {
+        mount.stackfs.passthrough_len() == 0
+    });
 }
 
 #[test]
@@ -403,17 +385,14 @@ fn a_reader_may_not_write_what_the_kernel_passes_through() {
         return;
     }
     let mount = passthrough();
-    let file = File::create_new(mount.path("f")).unwrap();
-    let flags = match rustix::fs::ioctl_getflags(&file) {
-        Ok(flags) => flags | rustix::fs::IFlags::IMMUTABLE,
-        Err(_) => return,
-    };
-    drop(file);
-    let below = File::open(mount.below("f")).unwrap();
-    rustix::fs::ioctl_setflags(&below, flags).unwrap();
+    File::create_new(mount.path("f")).unwrap();
+    if mark(&mount.below("f"), IFlags::IMMUTABLE, true).is_err() {
+        eprintln!("left out: no immutable files here");
+        return;
+    }
     let reader = File::open(mount.path("f")).unwrap();
     let writer = OpenOptions::new().write(true).open(mount.path("f"));
-    rustix::fs::ioctl_setflags(&below, flags - rustix::fs::IFlags::IMMUTABLE).unwrap();
+    mark(&mount.below("f"), IFlags::IMMUTABLE, false).unwrap();
     assert_eq!(
         writer.unwrap_err().kind(),
         std::io::ErrorKind::PermissionDenied
@@ -432,8 +411,7 @@ fn more_files_than_descriptors_are_made_and_nameless_ones_kept() {
         IoMode::Cached,
         IoMode::Direct,
     ] {
-        let mut settings = Preset::Fast.settings();
-        settings.io = io;
+        let settings = with_io(Preset::Fast.settings(), io);
         let lower = tempfile::tempdir().unwrap();
         let mount = Mount::over(lower, |builder| builder.settings(settings).descriptors(512));
         let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
@@ -463,10 +441,9 @@ fn what_finds_no_room_when_it_is_written_back_is_told_and_not_shown() {
     }
     for (preset, io) in [(Preset::Opt, IoMode::Plain), (Preset::Fast, IoMode::Cached)] {
         let point = tempfile::tempdir().unwrap();
-        let _small = OwnFileSystem::at(point.path(), "tmpfs", Some(c"size=1m"));
+        let _small = Mounted::at(point.path(), "tmpfs", Some(c"size=1m"));
         let lower = tempfile::TempDir::new_in(point.path()).unwrap();
-        let mut settings = preset.settings();
-        settings.io = io;
+        let settings = with_io(preset.settings(), io);
         let mount = Mount::over(lower, |builder| builder.settings(settings));
         // The file fits by half, and it is one request.
         fs::write(mount.below("fill"), vec![1; (1 << 20) - (32 << 10)]).unwrap();

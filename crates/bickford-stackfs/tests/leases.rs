@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 use rustix::fs::FlockOperation;
-use support::{Mount, can_mount, each_preset};
+use support::{Mount, can_mount, each_preset, until};
 
 /// More than there are threads that serve.
 const LEASED: usize = 64;
+/// Far less than what the kernel gives the holder, which is 45 s.
+const SOON: Duration = Duration::from_secs(15);
 
 /// Takes leases (`F_SETLEASE`) of its first argument on the others and keeps them while its input is open.
 const HOLD: &str = r#"
@@ -64,14 +66,6 @@ impl Drop for Running {
     }
 }
 
-fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < limit, "{what}: not within {limit:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn waiting(mount: &Mount, opcode: Opcode) -> usize {
     let in_flight = mount.session.server().in_flight().list();
     in_flight
@@ -108,25 +102,24 @@ fn leases_hold_up_those_alone_who_open_the_files() {
             IoMode::Cached => Opcode::Read,
             _ => Opcode::Open,
         };
-        // Far less than what the kernel gives the holder, which is 45 s.
-        let soon = Duration::from_secs(15);
-        within(soon, "all wait", || {
+        // Each sooner than the kernel takes the leases away, after 45 s.
+        until("all wait", || {
             waiting(mount, asked) == LEASED - 1 && waiting(mount, Opcode::Setattr) == 1
         });
         let begin = Instant::now();
         assert_eq!(fs::read_to_string(mount.path("free")).unwrap(), "free");
         // Whoever is killed waits no longer.
         drop(readers.pop());
-        within(soon, "one has been killed", || {
+        until("one has been killed", || {
             waiting(mount, asked) == LEASED - 2
         });
-        assert!(begin.elapsed() < soon);
+        assert!(begin.elapsed() < SOON);
         drop(holder);
         for (reader, name) in readers.iter_mut().zip(&names[1..]) {
             assert_eq!(reader.output(), *name);
         }
         let size = || fs::metadata(mount.below(&names[0])).unwrap().len();
-        within(soon, "the file is truncated", || size() == 0);
+        until("the file is truncated", || size() == 0);
         drop(truncated);
     });
 }
@@ -145,8 +138,7 @@ fn a_lock_for_reading_does_not_wait_for_leases_for_reading() {
     let file = fs::File::open(mount.path("file")).unwrap();
     let begin = Instant::now();
     rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared).unwrap();
-    // Far less than what the kernel gives the holder, which is 45 s.
-    assert!(begin.elapsed() < Duration::from_secs(15));
+    assert!(begin.elapsed() < SOON);
     drop(holder);
     let mut options = fs::OpenOptions::new();
     let below = options.write(true).open(mount.below("file")).unwrap();

@@ -12,13 +12,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
-use bickford_stackfs::{IoMode, Lower, Preset, Settings};
+use bickford_stackfs::{IoMode, Lower, Preset};
 use rustix::fs::OFlags;
 
-use support::{Mount, OwnFileSystem, can_mount};
+use support::{Mount, Mounted, can_mount, until, with_io};
 
 const FILES: usize = 300;
 const TRIES: usize = 50;
@@ -100,18 +99,6 @@ fn listed_twice(mount: &Mount) {
     kept(mount, &names);
 }
 
-fn mounted(settings: Settings) -> Mount {
-    Mount::over(tempfile::tempdir().unwrap(), |builder| {
-        builder.settings(settings)
-    })
-}
-
-fn with_io(settings: Settings, io: IoMode) -> Settings {
-    let mut settings = settings;
-    settings.io = io;
-    settings
-}
-
 #[test]
 fn an_unchanged_directory_of_an_exclusive_lower_is_listed_once() {
     if !can_mount() {
@@ -119,9 +106,9 @@ fn an_unchanged_directory_of_an_exclusive_lower_is_listed_once() {
     }
     let fast = Preset::Fast.settings();
     for io in [IoMode::Passthrough, IoMode::Plain, IoMode::Cached] {
-        listed_twice(&mounted(with_io(fast, io)));
+        listed_twice(&Mount::with(with_io(fast, io)));
     }
-    listed_twice(&mounted(Preset::Opt.settings().lower(Lower::Exclusive)));
+    listed_twice(&Mount::with(Preset::Opt.settings().lower(Lower::Exclusive)));
 }
 
 /// Lists a directory that loses each name as it is listed, and then one whose names all change; whether
@@ -129,7 +116,7 @@ fn an_unchanged_directory_of_an_exclusive_lower_is_listed_once() {
 fn changed_while_listed(kind: &str, io: IoMode) -> bool {
     let settings = with_io(Preset::Fast.settings(), io);
     let lower = tempfile::tempdir().unwrap();
-    let own = OwnFileSystem::at(lower.path(), kind, None);
+    let own = Mounted::at(lower.path(), kind, None);
     let mount = Mount::over(lower, |builder| builder.settings(settings));
     // What is served is a copy of the mount.
     drop(own);
@@ -178,12 +165,12 @@ fn directories_are_opened_by_request_where_another_file_system_is_mounted_below(
     if !can_mount() {
         return;
     }
-    let alone = mounted(Preset::Fast.settings());
+    let alone = Mount::with(Preset::Fast.settings());
     let kind = rustix::fs::statfs(alone.below("")).unwrap().f_type;
     let lower = tempfile::tempdir().unwrap();
     let below = lower.path().join("below");
     fs::create_dir(&below).unwrap();
-    let own = OwnFileSystem::at(&below, "ramfs", None);
+    let own = Mounted::at(&below, "ramfs", None);
     let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
     assert!(!mount.stackfs.lets_directories_open());
     drop(own);
@@ -200,7 +187,7 @@ fn directories_are_opened_by_request_where_another_file_system_is_mounted_below(
 /// Linux 6.14.
 fn opening_unasked() -> Option<(Mount, u64)> {
     let lower = tempfile::tempdir().unwrap();
-    let own = OwnFileSystem::at(lower.path(), "tmpfs", None);
+    let own = Mounted::at(lower.path(), "tmpfs", None);
     let device = fs::metadata(lower.path()).unwrap().dev();
     let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
     drop(own);
@@ -257,11 +244,9 @@ fn a_listing_that_is_given_up_does_not_keep_its_directory_open_for_good() {
     for name in &names {
         fs::remove_dir_all(mount.path(name)).unwrap();
     }
-    let end = Instant::now() + Duration::from_secs(30);
-    while reading(device) > others {
-        assert!(Instant::now() < end, "removed directories are kept open");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("removed directories are closed", || {
+        reading(device) <= others
+    });
 }
 
 #[test]
@@ -331,7 +316,7 @@ fn a_listing_from_before_a_change_is_not_kept() {
     if !can_mount() {
         return;
     }
-    let mount = mounted(Preset::Fast.settings().lower(Lower::Watch));
+    let mount = Mount::with(Preset::Fast.settings().lower(Lower::Watch));
     assert!(mount.stackfs.is_watched());
     let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
     let directory = mount.path("d");
@@ -357,11 +342,9 @@ fn a_listing_from_before_a_change_is_not_kept() {
         }
         drop(early);
         let expected = list(&mount.below("d"));
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while list(&directory) != expected {
-            assert!(Instant::now() < deadline, "removed names stay listed");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("a listing without what was removed", || {
+            list(&directory) == expected
+        });
         assert_eq!(list(&directory), expected);
     }
     drop(watch);
@@ -372,7 +355,7 @@ fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
     if !can_mount() {
         return;
     }
-    let mount = mounted(Preset::Fast.settings().lower(Lower::Watch));
+    let mount = Mount::with(Preset::Fast.settings().lower(Lower::Watch));
     assert!(mount.stackfs.is_watched());
     let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
     listed_twice(&mount);
@@ -384,14 +367,7 @@ fn a_watched_directory_is_listed_once_and_again_when_others_change_it() {
         shell.args(["-ec", script]).current_dir(mount.below("d"));
         assert!(shell.status().unwrap().success());
         let expected = list(&mount.below("d"));
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while list(&mount.path("d")) != expected {
-            assert!(
-                Instant::now() < deadline,
-                "not seen through the mount: {script}"
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(script, || list(&mount.path("d")) == expected);
     }
     assert_eq!(list(&mount.path("d")), names);
     drop(watch);
@@ -402,7 +378,7 @@ fn without_either_every_listing_is_asked_for() {
     if !can_mount() {
         return;
     }
-    let mount = mounted(Preset::Opt.settings());
+    let mount = Mount::with(Preset::Opt.settings());
     fs::create_dir(mount.below("d")).unwrap();
     let names = list(&mount.path("d"));
     for _ in 0..TRIES {

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bickford::abi::Opcode;
 use bickford::layer::{Done, Interest, Layer, OperationKind, OperationSet, PostCalls, PreCalls};
@@ -21,7 +21,7 @@ use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 
-use support::{Mount, OwnFileSystem, can_mount, permissions};
+use support::{Mount, Mounted, can_mount, permissions, until};
 
 /// Generous: what is never told fails, whatever the load.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -85,17 +85,6 @@ fn below(mount: &Mount, script: &str) {
         .status()
         .unwrap();
     assert!(status.success(), "{script}");
-}
-
-fn until(what: &str, mut seen: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !seen() {
-        assert!(
-            Instant::now() < deadline,
-            "not seen through the mount: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn lookups(mount: &Mount) -> u64 {
@@ -326,7 +315,7 @@ fn what_is_mounted_below_is_cached_shortly() {
     }
     let lower = tempfile::tempdir().unwrap();
     fs::create_dir(lower.path().join("sub")).unwrap();
-    let tmpfs = OwnFileSystem::at(&lower.path().join("sub"), "tmpfs", None);
+    let tmpfs = Mounted::at(&lower.path().join("sub"), "tmpfs", None);
     let watched = watched_over(lower);
     let mount = &watched.mount;
     below(mount, "echo a > sub/f; mkdir sub/d");
@@ -484,10 +473,10 @@ fn a_size_that_changes_before_it_is_answered_is_seen() {
 
 /// A watched directory on a file system that nobody else changes: its mount point, that, and the mount, to be
 /// dropped the other way round.
-fn watched_alone() -> Option<(tempfile::TempDir, OwnFileSystem, Watched)> {
+fn watched_alone() -> Option<(tempfile::TempDir, Mounted, Watched)> {
     can_mount().then(|| {
         let point = tempfile::tempdir().unwrap();
-        let tmpfs = OwnFileSystem::at(point.path(), "tmpfs", None);
+        let tmpfs = Mounted::at(point.path(), "tmpfs", None);
         let lower = tempfile::tempdir_in(point.path()).unwrap();
         (point, tmpfs, watched_over(lower))
     })

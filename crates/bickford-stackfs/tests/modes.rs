@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use bickford_stackfs::{IoMode, Preset};
 use rustix::thread::CapabilitySet;
-use support::{Mount, can_mount, permissions};
+use support::{Mount, can_mount, permissions, with_io};
 
 /// Served by threads that may open only what modes allow, as the owner.
 fn mounted(io: IoMode) -> Mount {
@@ -16,10 +16,7 @@ fn mounted(io: IoMode) -> Mount {
         let mut fewer = rustix::thread::capabilities(None).unwrap();
         fewer.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
         rustix::thread::set_capabilities(None, fewer).unwrap();
-        let mut settings = Preset::Fast.settings();
-        settings.io = io;
-        let lower = tempfile::tempdir().unwrap();
-        Mount::over(lower, |builder| builder.settings(settings))
+        Mount::with(with_io(Preset::Fast.settings(), io))
     };
     let mount = std::thread::spawn(mount).join().unwrap();
     assert_eq!(mount.stackfs.io_mode(), io);

@@ -16,7 +16,7 @@ use bickford_stackfs::Preset;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-use support::{Mount, OwnFileSystem, can_mount, each_preset, permissions};
+use support::{Mount, Mounted, can_mount, each_preset, permissions};
 
 #[test]
 fn objects_of_every_kind_are_themselves() {
@@ -387,7 +387,7 @@ fn mounts_below_source_are_crossed_and_do_not_collide() {
     let (one, two) = (lower.path().join("one"), lower.path().join("two"));
     let own = [&one, &two].map(|dir| {
         fs::create_dir(dir).unwrap();
-        let own = OwnFileSystem::at(dir, "tmpfs", None);
+        let own = Mounted::at(dir, "tmpfs", None);
         fs::write(dir.join("f"), dir.as_os_str().as_bytes()).unwrap();
         own
     });
@@ -448,7 +448,7 @@ fn a_source_is_held_whatever_is_mounted_over_it() {
     }
     let mount = Mount::new(Preset::Base);
     fs::write(mount.path("f"), "x").unwrap();
-    let own = OwnFileSystem::at(&mount.below(""), "tmpfs", None);
+    let own = Mounted::at(&mount.below(""), "tmpfs", None);
     let seen = fs::read(mount.path("f"));
     let over = fs::read(mount.below("f")).map_err(|error| error.kind());
     drop(own);

@@ -5,28 +5,19 @@ mod support;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bickford_stackfs::{IoMode, Preset, Settings};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
-use support::{Mount, can_mount, descriptors};
+use support::{Mount, alone, can_mount, descriptors, with_io};
 
 const DESCRIPTORS: usize = 512;
 const FILES: usize = 600;
 /// Opened in this order: the first keep their descriptors.
 const FIRST_AND_LAST: [usize; 2] = [0, FILES - 1];
 
-/// One at a time: they count the descriptors of this process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn passthrough(exclusive: bool) -> Settings {
-    let mut settings = Preset::Fast.settings();
-    settings.io = IoMode::Passthrough;
+    let mut settings = with_io(Preset::Fast.settings(), IoMode::Passthrough);
     settings.exclusive = exclusive;
     settings
 }

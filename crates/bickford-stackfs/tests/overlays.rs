@@ -9,37 +9,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use bickford_stackfs::{IoMode, Preset};
-use rustix::mount::{MountFlags, UnmountFlags};
-use support::{Mount, can_mount};
+use rustix::mount::MountFlags;
+use support::{Mount, Mounted, can_mount, with_io};
 
-/// A mount of the test's, which no failure leaves behind.
-struct Overlay<'a>(&'a Path);
-
-impl<'a> Overlay<'a> {
-    /// `None` where there is no overlayfs.
-    fn over(top: &Path, merged: &'a Path) -> Option<Self> {
-        let below = |name| top.join(name).display().to_string();
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={},index=off",
-            below("lower"),
-            below("upper"),
-            below("work")
-        );
-        let options = CString::new(options).unwrap();
-        let flags = MountFlags::empty();
-        match rustix::mount::mount("overlay", merged, "overlay", flags, &*options) {
-            Ok(()) => Some(Self(merged)),
-            Err(error) => {
-                eprintln!("left out: no overlayfs: {error}");
-                None
-            }
+/// `None` where there is no overlayfs.
+fn overlay(top: &Path, merged: &Path) -> Option<Mounted> {
+    let below = |name| top.join(name).display().to_string();
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={},index=off",
+        below("lower"),
+        below("upper"),
+        below("work")
+    );
+    let options = CString::new(options).unwrap();
+    let flags = MountFlags::empty();
+    match rustix::mount::mount("overlay", merged, "overlay", flags, &*options) {
+        Ok(()) => Some(Mounted(merged.to_owned())),
+        Err(error) => {
+            eprintln!("left out: no overlayfs: {error}");
+            None
         }
-    }
-}
-
-impl Drop for Overlay<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
     }
 }
 
@@ -58,14 +47,11 @@ fn names_of_a_file_in_a_lower_layer_become_files_of_their_own() {
         fs::hard_link(lower.join("kept"), lower.join("changed")).unwrap();
         let merged = tempfile::tempdir_in(around.path()).unwrap();
         let place = merged.path().to_owned();
-        let Some(_overlay) = Overlay::over(around.path(), &place) else {
+        let Some(_overlay) = overlay(around.path(), &place) else {
             return;
         };
-        let mount = Mount::over(merged, |builder| {
-            let mut settings = Preset::Fast.settings();
-            settings.io = io;
-            builder.settings(settings)
-        });
+        let settings = with_io(Preset::Fast.settings(), io);
+        let mount = Mount::over(merged, |builder| builder.settings(settings));
         for name in ["kept", "changed"] {
             assert_eq!(fs::metadata(mount.path(name)).unwrap().nlink(), 2);
         }

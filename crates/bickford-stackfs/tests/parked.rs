@@ -7,29 +7,18 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bickford::ops::Forget;
 use bickford::{FileSystem, NodeId};
 use bickford_stackfs::{IoMode, Preset};
-use support::{Mount, can_mount};
-
-/// One at a time: they look at the descriptors of this process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use support::{Mount, alone, can_mount, until, with_io};
 
 /// A mount whose node ids are file handles; none where the temporary directory has no such.
 fn mounted(preset: Preset, io: IoMode) -> Option<Mount> {
     if !can_mount() {
         return None;
     }
-    let mut settings = preset.settings();
-    settings.io = io;
-    let lower = tempfile::tempdir().unwrap();
-    let mount = Mount::over(lower, |builder| builder.settings(settings));
+    let mount = Mount::with(with_io(preset.settings(), io));
     (mount.stackfs.identity() == "file handles as node ids").then_some(mount)
 }
 
@@ -40,13 +29,6 @@ fn is_open_here(file: &fs::Metadata) -> bool {
         let open = fs::metadata(entry.path());
         open.is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
     })
-}
-
-/// Until the watchdog ends it.
-fn wait_until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -72,7 +54,7 @@ fn a_file_that_the_kernel_never_saw_is_gone_when_it_is_removed() {
                 fs::rename(mount.path("other"), mount.path("f")).unwrap();
             }
         }
-        wait_until(|| !is_open_here(&unseen));
+        until("it is closed", || !is_open_here(&unseen));
     }
 }
 
@@ -112,5 +94,5 @@ fn an_open_file_outlives_a_late_forget() {
     assert_eq!(file.metadata().unwrap().len(), 8);
     assert!(is_open_here(&kept));
     drop(file);
-    wait_until(|| !is_open_here(&kept));
+    until("it is closed", || !is_open_here(&kept));
 }

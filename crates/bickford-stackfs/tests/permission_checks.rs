@@ -7,18 +7,16 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 
-use support::{Mount, can_mount};
+use support::{Mount, can_mount, until, with_io};
 
 fn mounted(io: IoMode, permission_checks: bool) -> Mount {
-    let mut settings = Preset::Fast.settings();
-    (settings.io, settings.permission_checks) = (io, permission_checks);
-    let lower = tempfile::tempdir().unwrap();
-    Mount::over(lower, |builder| builder.settings(settings))
+    let mut settings = with_io(Preset::Fast.settings(), io);
+    settings.permission_checks = permission_checks;
+    Mount::with(settings)
 }
 
 #[test]
@@ -36,11 +34,7 @@ fn a_change_of_a_directory_has_no_attributes_asked_for() {
             fs::create_dir(mount.path(number.to_string())).unwrap();
         }
         // A request is counted when it has been answered, which may be after the caller goes on.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while count(Opcode::Mkdir) <= MADE {
-            assert!(Instant::now() < deadline, "a request is not counted");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("all are counted", || count(Opcode::Mkdir) > MADE);
         let asked = count(Opcode::Getattr) - before;
         let expected = if checked { MADE } else { 0 };
         assert_eq!(asked, expected, "checked: {checked}");

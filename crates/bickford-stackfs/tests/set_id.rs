@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use bickford_stackfs::{IoMode, Lower, Preset};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
-use support::{Mount, can_mount, each_preset, permissions};
+use support::{Mount, can_mount, each_preset, permissions, with_io};
 
 /// What the file has been through when its bits are set.
 #[derive(Clone, Copy, Debug)]
@@ -220,10 +220,8 @@ fn bits_are_those_of_the_native_file_system_where_opens_are_not_told() {
     if !can_mount() {
         return;
     }
-    let mut settings = Preset::Fast.settings().lower(Lower::Watch);
-    settings.io = IoMode::Cached;
-    let lower = tempfile::tempdir().unwrap();
-    let mount = Mount::over(lower, |builder| builder.settings(settings));
+    let settings = Preset::Fast.settings().lower(Lower::Watch);
+    let mount = Mount::with(with_io(settings, IoMode::Cached));
     let (native, program) = native();
     compare(native.path(), &program, &mount);
     let file = mount.path("another's");

@@ -5,24 +5,12 @@ mod support;
 
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use bickford_stackfs::Preset;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use support::{Mount, can_mount};
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(
-            Instant::now() < deadline,
-            "not within half a minute: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+use support::{Mount, can_mount, until};
 
 fn pin() {
     let mut cpus = rustix::thread::CpuSet::new();
@@ -54,7 +42,7 @@ fn an_unlock_gets_through_however_many_wait() {
                 };
             });
         }
-        wait_until("all wait or were refused", || {
+        until("all wait or were refused", || {
             let waiting = mount.session.server().in_flight().list();
             let waiting = waiting
                 .iter()

@@ -5,14 +5,14 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bickford::layer::{Layer, Layered};
 use bickford::mount::{AccessPolicy, MountGuard, MountOptions, Unmount, abort, mount};
 use bickford::{Session, SessionConfig, Workers};
-use bickford_stackfs::{Builder, IoMode, Preset, StackFs};
+use bickford_stackfs::{Builder, IoMode, Preset, Settings, StackFs};
 
 /// Generous: it ends what hangs, and measures nothing.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -30,9 +30,13 @@ pub(crate) struct Mount {
 impl Mount {
     /// Serves a fresh directory on the file system of the temporary directory.
     pub(crate) fn new(preset: Preset) -> Self {
-        Self::over(tempfile::tempdir().unwrap(), |builder| {
-            builder.preset(preset)
-        })
+        Self::with(preset.settings())
+    }
+
+    /// The same with these settings.
+    pub(crate) fn with(settings: Settings) -> Self {
+        let lower = tempfile::tempdir().unwrap();
+        Self::over(lower, |builder| builder.settings(settings))
     }
 
     /// Serves `lower`.
@@ -135,21 +139,54 @@ impl Drop for Mount {
     }
 }
 
-/// A file system of its own on a directory, while it lives. A mount that serves it keeps it longer.
-pub(crate) struct OwnFileSystem(PathBuf);
+/// These settings with another way for data to travel.
+pub(crate) fn with_io(settings: Settings, io: IoMode) -> Settings {
+    let mut settings = settings;
+    settings.io = io;
+    settings
+}
 
-impl OwnFileSystem {
+/// What is mounted on a directory, while it lives. A mount that serves it keeps it longer.
+pub(crate) struct Mounted(pub(crate) PathBuf);
+
+impl Mounted {
+    /// A file system of its own.
     pub(crate) fn at(directory: &Path, kind: &str, options: Option<&CStr>) -> Self {
         let flags = rustix::mount::MountFlags::empty();
         rustix::mount::mount(kind, directory, kind, flags, options).unwrap();
         Self(directory.to_owned())
     }
+
+    /// Another directory, at one that is made.
+    pub(crate) fn bound(source: impl AsRef<Path>, directory: &Path) -> Self {
+        std::fs::create_dir(directory).unwrap();
+        rustix::mount::mount_bind(source.as_ref(), directory).unwrap();
+        Self(directory.to_owned())
+    }
 }
 
-impl Drop for OwnFileSystem {
+impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }
+}
+
+/// Fails what does not come, whatever the load.
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !come() {
+        assert!(
+            Instant::now() < deadline,
+            "not within half a minute: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// One test at a time, where they look at the descriptors of this process.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn permissions(mode: u32) -> std::fs::Permissions {
@@ -182,10 +219,7 @@ pub(crate) fn each_preset(test: impl Fn(&Mount)) {
         (Preset::Fast, IoMode::Cached),
         (Preset::Fast, IoMode::Direct),
     ] {
-        let mut settings = preset.settings();
-        settings.io = io;
-        let lower = tempfile::tempdir().unwrap();
-        let mount = Mount::over(lower, |builder| builder.settings(settings));
+        let mount = Mount::with(with_io(preset.settings(), io));
         assert_eq!(mount.stackfs.io_mode(), io);
         eprintln!("preset {}, io {}", preset.name(), io.name());
         test(&mount);
