@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bickford::backing::Backing;
 use rustix::io::Errno;
 
 use crate::descriptors::Share;
 use crate::lower_files::Description;
-use crate::sharded::Sharded;
+use crate::sharded::{Sharded, lock};
 
 /// Inodes that nobody has open and that stay registered, so that opening them again is cheap. Each takes
 /// a descriptor, of those that a session makes room for when it starts.
@@ -84,10 +84,6 @@ pub(crate) struct Backings {
     readers: Share,
     /// The kernel refuses them all.
     refused: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Backings {

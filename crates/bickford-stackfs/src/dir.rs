@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bickford::abi::OpenOutFlags;
 use bickford::notify::NotifyError;
@@ -15,6 +15,7 @@ use crate::Inner;
 use crate::descriptors::Permit;
 use crate::dir_stream::{DirStream, LowerEntry};
 use crate::invalidation::forget_attributes_now;
+use crate::sharded::lock;
 
 /// An open directory.
 pub(crate) struct OpenDir {
@@ -30,17 +31,13 @@ pub(crate) struct OpenDir {
 }
 
 impl OpenDir {
-    fn stream(&self) -> MutexGuard<'_, DirStream> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
     /// Where its listing goes on.
     pub(crate) fn offset(&self) -> u64 {
-        self.stream().offset()
+        lock(&self.stream).offset()
     }
 }
 
@@ -175,7 +172,7 @@ impl Inner {
     }
 
     fn list(&self, dir: &OpenDir, offset: u64, mut listing: Directory) -> Result<Directory, Errno> {
-        let mut stream = dir.stream();
+        let mut stream = lock(&dir.stream);
         stream.seek(offset)?;
         loop {
             let entry = match stream.peek() {

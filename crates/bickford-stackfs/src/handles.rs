@@ -1,9 +1,11 @@
 //! Open files and directories by the number the kernel knows them under.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
+
+use crate::sharded::lock;
 
 const SHARDS: usize = 16;
 
@@ -45,7 +47,7 @@ impl<T> HandleTable<T> {
 
     fn shard(&self, slot: u32) -> Option<MutexGuard<'_, Shard<T>>> {
         let shard = self.shards.get(slot as usize % SHARDS)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(shard))
     }
 
     /// Keeps `value`, or gives it back at the limit.
@@ -94,7 +96,7 @@ impl<T> HandleTable<T> {
     pub(crate) fn for_each(&self, mut look: impl FnMut(&T)) {
         for shard in &self.shards {
             let values: Vec<_> = {
-                let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+                let shard = lock(shard);
                 shard
                     .slots
                     .iter()

@@ -1,11 +1,13 @@
 //! What the kernel caches of an inode, dropped because a request changed more than the kernel knows.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bickford::notify::NotifyError;
 use bickford::ops::Answer;
 use bickford::{Context, NodeId, Reply};
 use rustix::io::Errno;
+
+use crate::sharded::lock;
 
 /// Has the kernel drop what it caches of an inode, from `offset` on ([`Notifier::invalidate_inode`]), and
 /// answers then. `answer` is told whether the notification was sent.
@@ -70,5 +72,5 @@ impl Unheard {
 }
 
 fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(place).take()
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::descriptors::Share;
 use crate::leases::AT_ONCE;
 use crate::node::ProcFd;
-use crate::sharded::Sharded;
+use crate::sharded::{Sharded, lock};
 use crate::sys::{self, RecordLock};
 
 const WRITE: i16 = libc::F_WRLCK as i16;
@@ -51,13 +51,9 @@ impl Carrier {
 }
 
 impl Claims {
-    fn list(&self) -> MutexGuard<'_, Vec<(u64, Weak<OwnedFd>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Claims a carrier; false if it was claimed before.
     fn add(&self, owner: u64, carrier: &Arc<OwnedFd>) -> bool {
-        let mut list = self.list();
+        let mut list = lock(&self.0);
         list.retain(|(_, claimed)| claimed.strong_count() > 0);
         let known = list
             .iter()
@@ -70,8 +66,7 @@ impl Claims {
 
     /// Forgets carriers that are gone.
     pub(crate) fn prune(&self) {
-        self.list()
-            .retain(|(_, claimed)| claimed.strong_count() > 0);
+        lock(&self.0).retain(|(_, claimed)| claimed.strong_count() > 0);
     }
 }
 
@@ -247,7 +242,7 @@ impl RecordLocks {
 
     /// A handle is closed: gives up what was locked through no other handle.
     pub(crate) fn release_claims(&self, node: u64, claims: &Claims) {
-        let claimed = std::mem::take(&mut *claims.list());
+        let claimed = std::mem::take(&mut *lock(&claims.0));
         for (owner, claimed) in claimed {
             let holder = Holder { node, owner };
             let mut carriers = self.carriers.of(node);
@@ -365,7 +360,7 @@ mod tests {
             locks.set(holder, 1, lock, file.as_fd(), &claims).unwrap();
             locks.release(holder);
             claims.prune();
-            assert_eq!(claims.list().len(), 0);
+            assert_eq!(claims.0.lock().unwrap().len(), 0);
         }
     }
 }

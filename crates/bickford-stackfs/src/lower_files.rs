@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::descriptors::Share;
-use crate::sharded::Sharded;
+use crate::sharded::{Sharded, lock};
 
 /// An inode and the flags that its file was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,19 +44,15 @@ impl Description {
         })
     }
 
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How many failures an open that begins now is not told.
     pub(crate) fn failed(&self) -> u64 {
-        self.failures().count
+        lock(&self.failures).count
     }
 
     /// What fsync(2) answers through an open that was told `seen` failures, after it answered `synced` through
     /// the description.
     pub(crate) fn synced(&self, seen: &AtomicU64, synced: Result<(), Errno>) -> Result<(), Errno> {
-        let mut failures = self.failures();
+        let mut failures = lock(&self.failures);
         if let Err(error) = synced {
             failures.count += 1;
             failures.last = Some(error);

@@ -3,6 +3,8 @@
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sharded::spread;
+
 /// Directories share counters; a change of another one costs no more than reading again.
 const COUNTERS: usize = 256;
 
@@ -17,10 +19,9 @@ impl Default for NameChanges {
 
 impl NameChanges {
     fn counter(&self, directory: u64) -> &AtomicU64 {
-        // Ids come in runs and with tags above: the highest bits of a product have something of each bit.
-        let mixed = directory.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         let [first, ..] = &self.0;
-        self.0.get(mixed as usize).unwrap_or(first)
+        let place = spread(directory, COUNTERS.ilog2());
+        self.0.get(place).unwrap_or(first)
     }
 
     /// A name in `directory` was made or removed below, and nobody has heard of it yet.

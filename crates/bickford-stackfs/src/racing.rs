@@ -14,6 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Inner;
 use crate::invalidation::forget_attributes_now;
+use crate::sharded::spread;
 
 /// Directories that share a place cost a notification too many at worst.
 const PLACES: usize = 1024;
@@ -89,9 +90,7 @@ fn now_ms() -> u64 {
 
 impl Racing {
     fn place(&self, node: u64) -> Option<&Place> {
-        // Node ids that are file handles differ in their lower bits.
-        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-        self.places.get(mixed as usize % PLACES)
+        self.places.get(spread(node, PLACES.ilog2()))
     }
 
     /// A thread asks for attributes of a node, which are read after this.

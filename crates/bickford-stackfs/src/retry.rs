@@ -2,10 +2,12 @@
 //! worker from its work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bickford::Interrupt;
+
+use crate::sharded::lock;
 
 /// Requests that wait at most. Over io_uring there may be fewer, see [`bickford::Reply::may_wait`].
 const WAITING_MAX: usize = 4096;
@@ -45,21 +47,17 @@ impl<W: Send + 'static> Retries<W> {
         })
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<W>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has all that wait be tried at once.
     pub(crate) fn wake(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
-            self.queue().stirred = true;
+            lock(&self.queue).stirred = true;
             self.stirred.notify_one();
         }
     }
 
     /// Has all that wait be given up; nothing waits from now on.
     pub(crate) fn end(&self) {
-        self.queue().ended = true;
+        lock(&self.queue).ended = true;
         self.stirred.notify_one();
     }
 
@@ -71,7 +69,7 @@ impl<W: Send + 'static> Retries<W> {
         interrupt: &Interrupt,
         attempt: impl Fn(Vec<W>, bool) -> Vec<W> + Send + 'static,
     ) -> Option<W> {
-        let mut queue = self.queue();
+        let mut queue = lock(&self.queue);
         if queue.ended || self.count.load(Ordering::SeqCst) >= WAITING_MAX {
             return Some(waiting);
         }
@@ -106,7 +104,7 @@ impl<W: Send + 'static> Retries<W> {
         let mut pause = RETRY_MIN;
         loop {
             let (batch, stirred, ended) = {
-                let mut queue = self.queue();
+                let mut queue = lock(&self.queue);
                 if !queue.stirred && !queue.ended {
                     let wait = self.stirred.wait_timeout(queue, pause);
                     queue = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -122,7 +120,7 @@ impl<W: Send + 'static> Retries<W> {
                 true => RETRY_MIN,
                 false => (pause * 2).min(RETRY_MAX),
             };
-            let mut queue = self.queue();
+            let mut queue = lock(&self.queue);
             // Who has come meanwhile comes after them.
             kept.append(&mut queue.waiting);
             queue.waiting = kept;

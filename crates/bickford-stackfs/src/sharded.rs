@@ -2,6 +2,17 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Locks `mutex`, also where a thread has panicked that held it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number of so many bits that differs for ids that come in runs, or have tags above: the highest bits of a product
+/// have something of each bit.
+pub(crate) fn spread(id: u64, bits: u32) -> usize {
+    (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - bits)) as usize
+}
+
 /// Parts: enough that requests for different nodes seldom meet at one.
 pub(crate) const SHARDS: usize = 16;
 
@@ -17,17 +28,14 @@ impl<T: Default> Default for Sharded<T> {
 impl<T> Sharded<T> {
     /// The part that `node` belongs to, locked.
     pub(crate) fn of(&self, node: u64) -> MutexGuard<'_, T> {
-        // Ids come in runs and with tags above: the highest bits of a product have something of each bit.
-        let mixed = node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
         let [first, ..] = &self.0;
-        let shard = self.0.get(mixed as usize % SHARDS).unwrap_or(first);
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(self.0.get(spread(node, SHARDS.ilog2())).unwrap_or(first))
     }
 
     /// Calls `look` with each part, locked.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&mut T)) {
         for part in &self.0 {
-            look(&mut part.lock().unwrap_or_else(PoisonError::into_inner));
+            look(&mut lock(part));
         }
     }
 }

@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::dir::OpenDir;
+use crate::sharded::lock;
 
 /// More than are listed at a time, mostly. A listing that is given up keeps its place until others need it, or the
 /// kernel forgets the directory.
@@ -23,10 +24,6 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<OpenDir>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -38,7 +35,7 @@ impl Unfinished {
         if offset == 0 || self.is_empty() {
             return None;
         }
-        let mut kept = self.kept();
+        let mut kept = lock(&self.kept);
         let at = kept.iter().position(|dir| {
             dir.node == node && dir.changes() == changes && dir.offset() == offset
         })?;
@@ -50,7 +47,7 @@ impl Unfinished {
     /// Keeps a listing until it goes on; the oldest makes room.
     pub(crate) fn keep(&self, dir: Arc<OpenDir>) {
         let oldest = {
-            let mut kept = self.kept();
+            let mut kept = lock(&self.kept);
             let oldest = (kept.len() >= KEPT_MAX).then(|| kept.pop_front());
             kept.push_back(dir);
             self.count.store(kept.len(), Ordering::Relaxed);
@@ -73,7 +70,7 @@ impl Unfinished {
 
     /// Leaves those that `stays` says, and gives the others, to be closed without the lock.
     fn leave(&self, stays: impl Fn(&OpenDir) -> bool) -> VecDeque<Arc<OpenDir>> {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.kept);
         let (stay, go): (VecDeque<_>, _) = kept.drain(..).partition(|dir| stays(dir));
         *kept = stay;
         self.count.store(kept.len(), Ordering::Relaxed);

@@ -7,6 +7,8 @@ use std::sync::{PoisonError, RwLock};
 
 use rustix::fs::Statx;
 
+use crate::sharded::spread;
+
 /// Devices that are told apart for certain.
 const DEVICES_MAX: usize = 4096;
 
@@ -59,7 +61,7 @@ impl Devices {
 /// As far as the order of discovery allows the same from one run to the next. One that no other device has,
 /// unless the table is `full`.
 fn new_tag(tags: &HashMap<u64, u64>, device: u64, full: bool) -> u64 {
-    let mut tag = device.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 49;
+    let mut tag = spread(device, 15) as u64;
     while tag == 0 || (!full && tags.values().any(|&other| other == tag << 48)) {
         tag = (tag + 1) & 0x7fff;
     }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{FileType, Statx};
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::devices::device;
 use super::table::{Key, Location};
 use super::{Nodes, ProcFd};
+use crate::sharded::lock;
 
 /// `IN_UNMOUNT`, which does not come of what is held open.
 const NO_EVENT: WatchFlags = WatchFlags::from_bits_retain(libc::IN_UNMOUNT);
@@ -84,10 +85,6 @@ impl Drop for Watch {
 }
 
 impl Watches {
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
@@ -104,9 +101,9 @@ impl Watches {
     fn of(self: &Arc<Self>, object: BorrowedFd<'_>, wanted: bool) -> Result<Option<Watch>, Errno> {
         let fd = self.inotify()?;
         for _ in 0..TRIES {
-            let before = self.counted().removals;
+            let before = lock(&self.counted).removals;
             let number = inotify::add_watch(fd, ProcFd::path(object), NO_EVENT)?;
-            let mut counted = self.counted();
+            let mut counted = lock(&self.counted);
             if let Some(holders) = counted.holders.get_mut(&number) {
                 *holders += 1;
             } else if !wanted {
@@ -125,7 +122,7 @@ impl Watches {
     }
 
     fn give_up(&self, number: i32) {
-        let mut counted = self.counted();
+        let mut counted = lock(&self.counted);
         let Some(holders) = counted.holders.get_mut(&number) else {
             return;
         };
@@ -248,9 +245,9 @@ mod tests {
         let of = |fd: &OwnedFd| watches.of(fd.as_fd(), true).unwrap().unwrap();
         let [kept, gone] = [&one, &other].map(of);
         let (kept_number, gone_number) = (kept.number, gone.number);
-        let before = watches.counted().removals;
+        let before = lock(&watches.counted).removals;
         drop(gone);
-        let counted = watches.counted();
+        let counted = lock(&watches.counted);
         assert!(!counted.may_be_gone(kept_number, before));
         assert!(counted.may_be_gone(gone_number, before));
         assert!(!counted.may_be_gone(gone_number, before + 1), "earlier");
@@ -258,7 +255,7 @@ mod tests {
         for _ in 0..REMEMBERED {
             drop(of(&other));
         }
-        assert_eq!(watches.counted().removed.len(), REMEMBERED);
-        assert!(watches.counted().may_be_gone(kept_number, before));
+        assert_eq!(lock(&watches.counted).removed.len(), REMEMBERED);
+        assert!(lock(&watches.counted).may_be_gone(kept_number, before));
     }
 }

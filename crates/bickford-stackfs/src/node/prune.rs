@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use rustix::io::Errno;
 use super::devices::device;
 use super::table::{Held, Key, Location};
 use super::{Nodes, ProcFd, ROOT, statx_of};
+use crate::sharded::lock;
 use crate::sys::LowerHandle;
 
 /// Inodes that the kernel is asked to forget at once, about.
@@ -66,7 +66,7 @@ impl Nodes {
     /// Whether to wait for room, or to go on waiting `until` then.
     fn may_wait(&self, until: &mut Option<Instant>) -> bool {
         let now = Instant::now();
-        let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_vain = lock(&self.in_vain);
         if in_vain.is_some_and(|at| now < at + NO_WAIT) {
             return false;
         }

@@ -8,13 +8,14 @@
 use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rustix::io::Errno;
 
 use super::hard_links::Watch;
 use crate::descriptors::Share;
+use crate::sharded::lock;
 use crate::sys::{HandleParts, LowerHandle};
 
 const SHARDS: usize = 64;
@@ -267,7 +268,7 @@ impl NodeTable {
 
     fn shard(&self, number: usize) -> Result<MutexGuard<'_, Shard>, Errno> {
         let shard = self.shards.get(number).ok_or(Errno::STALE)?;
-        Ok(shard.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(shard))
     }
 
     fn split(id: u64) -> Result<(usize, u32), Errno> {
