@@ -27,43 +27,11 @@ use crate::racing::Racing;
 use crate::sys::fanotify::Fanotify;
 use crate::unfinished::Unfinished;
 use crate::writers::Writers;
-use crate::{Inner, StackFs, sys};
+use crate::{Inner, StackFs, magic, sys};
 
 const DESCRIPTORS_MIN: usize = 64;
 /// Opens at once, which bounds the memory for them; their descriptors are bounded apart.
 const OPENS_MAX: usize = 1 << 20;
-/// File systems whose close(2) can fail with what a write left undone: NFS, CIFS, SMB2, FUSE, 9p,
-/// Ceph.
-const REPORT_ON_CLOSE: [u32; 6] = [
-    0x6969,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x6573_5546,
-    0x0102_1997,
-    0x00c3_6400,
-];
-
-/// File systems that make contents when they are read, whatever size their files tell: procfs, sysfs, debugfs,
-/// tracefs, securityfs, configfs, cgroup and its second version, pstore, bpf, resctrl, selinuxfs.
-const COMPUTED: [u32; 12] = [
-    0x9fa0,
-    0x6265_6572,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0x6265_6570,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6165_676c,
-    0xcafe_4a11,
-    0x0765_5821,
-    0xf97c_ff8c,
-];
-
-/// Whether the contents of files are computed, by the magic number of their file system.
-pub(crate) fn is_computed(magic: u32) -> bool {
-    COMPUTED.contains(&magic)
-}
 
 /// Files of each kind that are kept open at most where the kernel opens them without asking.
 const CACHED_FILES_MAX: usize = 1024;
@@ -71,8 +39,6 @@ const CACHED_FILES_MAX: usize = 1024;
 const ACCESS_TIMES: GenericFlags = GenericFlags::NO_ATIME
     .union(GenericFlags::NO_DIR_ATIME)
     .union(GenericFlags::STRICT_ATIME);
-
-const OVERLAY_MAGIC: u32 = 0x794c_7630;
 
 /// Why a directory cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -190,7 +156,7 @@ impl Builder {
             errno,
         };
         let root = Source::open(&self.source, self.flags).map_err(source)?;
-        let magic = rustix::fs::fstatfs(root.fd()).map_err(source)?.f_type as u32;
+        let magic = magic::magic(root.fd()).map_err(source)?;
         let inner = self
             .assemble(root, magic, descriptors)
             .map_err(|errno| Error::Prepare {
@@ -256,10 +222,10 @@ impl Builder {
             in_force: OnceLock::new(),
             fanotify: fanotify.and_then(Result::ok),
             overflows: Overflows::default(),
-            lower_reports_on_close: REPORT_ON_CLOSE.contains(&magic),
+            lower_reports_on_close: magic::reports_on_close(magic),
             beneath: Beneath {
-                stacked: magic == OVERLAY_MAGIC,
-                computed: is_computed(magic),
+                stacked: magic == magic::OVERLAY,
+                computed: magic::is_computed(magic),
                 lister,
             },
         })

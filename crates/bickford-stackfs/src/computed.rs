@@ -14,11 +14,11 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::Inner;
-use crate::builder::is_computed;
 use crate::create::caller;
 use crate::credentials::Acting;
 use crate::io::Need;
 use crate::leases::{AT_ONCE, LEASE_PATIENCE};
+use crate::magic::{is_computed, magic};
 
 /// More than any of these files makes at once.
 const READ_MAX: usize = 1 << 20;
@@ -28,7 +28,7 @@ impl Inner {
     pub(crate) fn is_computed(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
         match self.nodes.on_source(node) {
             true => self.beneath.computed,
-            false => rustix::fs::fstatfs(fd).is_ok_and(|found| is_computed(found.f_type as u32)),
+            false => magic(fd).is_ok_and(is_computed),
         }
     }
 

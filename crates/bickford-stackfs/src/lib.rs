@@ -42,6 +42,7 @@ mod lock_ops;
 mod locks;
 mod lower_files;
 mod lower_watch;
+mod magic;
 mod mapped;
 mod metadata;
 mod name_changes;

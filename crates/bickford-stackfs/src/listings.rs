@@ -13,15 +13,10 @@ use bickford::Negotiation;
 use bickford::abi::InitFlags;
 use bickford::mount::MountEntry;
 
+use crate::magic;
 use crate::node::ProcFd;
 
-/// ext2, ext3 and ext4 go on from a hash of the name, or from a place in the directory; so does XFS.
-const EXT_MAGIC: u32 = 0xef53;
-const XFS_MAGIC: u32 = 0x5846_5342;
-
-/// tmpfs lists what was made last first, from Linux 6.14 on; before, it keeps something with the descriptor.
-const TMPFS_MAGIC: u32 = 0x0102_1994;
-/// The interface of that Linux.
+/// The interface of Linux 6.14.
 const TMPFS_MINOR: u32 = 42;
 
 /// What lists the directories of SOURCE.
@@ -52,8 +47,10 @@ impl Lister {
     fn goes_on_anywhere(self, kernel_minor: u32) -> bool {
         self.alone
             && match self.magic {
-                EXT_MAGIC | XFS_MAGIC => true,
-                TMPFS_MAGIC => kernel_minor >= TMPFS_MINOR,
+                // From a hash of the name, or from a place in the directory.
+                magic::EXT | magic::XFS => true,
+                // What was made last comes first; before, something is kept with the descriptor.
+                magic::TMPFS => kernel_minor >= TMPFS_MINOR,
                 _ => false,
             }
     }
@@ -97,12 +94,12 @@ mod tests {
     #[test]
     fn it_depends_on_what_lists() {
         let goes_on = |magic, alone, minor| Lister { magic, alone }.goes_on_anywhere(minor);
-        assert!(goes_on(EXT_MAGIC, true, 31) && goes_on(XFS_MAGIC, true, 31));
-        assert!(goes_on(TMPFS_MAGIC, true, 42) && !goes_on(TMPFS_MAGIC, true, 41));
+        assert!(goes_on(magic::EXT, true, 31) && goes_on(magic::XFS, true, 31));
+        assert!(goes_on(magic::TMPFS, true, 42) && !goes_on(magic::TMPFS, true, 41));
         for (name, magic) in [("btrfs", 0x9123_683e), ("ramfs", 0x8584_58f6)] {
             assert!(!goes_on(magic, true, 45), "{name}");
         }
-        assert!(!goes_on(EXT_MAGIC, false, 45), "others may be below");
+        assert!(!goes_on(magic::EXT, false, 45), "others may be below");
     }
 
     #[test]

@@ -12,24 +12,19 @@ use rustix::io::Errno;
 
 use super::Nodes;
 use super::devices::device;
+use crate::magic::{FAT, FUSE, OVERLAY, magic};
 use crate::sys::{self, LowerHandle};
 
-/// FAT and FUSE find by a handle only what they have in memory.
-const FORGETFUL: [i64; 2] = [0x4d44, 0x6573_5546];
-const OVERLAY: i64 = 0x794c_7630;
 /// Devices that are known at most; others are asked again.
 const DEVICES_MAX: usize = 4096;
 
-fn is_fleeting(magic: i64) -> bool {
-    FORGETFUL.contains(&magic)
-}
-
-fn magic(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
-    Ok(rustix::fs::fstatfs(fd)?.f_type as i64)
+/// FAT and FUSE find by a handle only what they have in memory.
+fn is_fleeting(magic: u32) -> bool {
+    matches!(magic, FAT | FUSE)
 }
 
 /// The kind of file system that `fd` is on. EOPNOTSUPP for one whose handles do not last.
-pub(super) fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
+pub(super) fn lasting(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let magic = magic(fd)?;
     match is_fleeting(magic) {
         true => Err(Errno::OPNOTSUPP),
@@ -39,7 +34,7 @@ pub(super) fn lasting(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
 
 /// Which devices have such handles. Each is asked once: of a FUSE file system it is a request.
 #[derive(Default)]
-pub(super) struct Fleeting(RwLock<HashMap<u64, i64>>);
+pub(super) struct Fleeting(RwLock<HashMap<u64, u32>>);
 
 impl Fleeting {
     /// Whether the handles of `device`, which `object` is on, are fleeting. Taken for such where it does not say.
@@ -52,7 +47,7 @@ impl Fleeting {
         self.magic(object, device) == Ok(OVERLAY)
     }
 
-    fn magic(&self, object: BorrowedFd<'_>, device: u64) -> Result<i64, Errno> {
+    fn magic(&self, object: BorrowedFd<'_>, device: u64) -> Result<u32, Errno> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(&magic) = known.get(&device) {
             return Ok(magic);

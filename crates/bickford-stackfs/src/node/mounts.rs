@@ -11,6 +11,7 @@ use bickford::mount::MountEntry;
 use rustix::fs::{AtFlags, FileType, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 
+use crate::magic::EXT;
 use crate::sys::{self, HANDLE_INODE_GENERATION, LowerHandle};
 
 use super::devices::device;
@@ -19,7 +20,6 @@ use super::{Nodes, ProcFd};
 
 /// Mounts below SOURCE that are known at most; objects on further ones are held by descriptor.
 const MOUNTS_MAX: usize = 4096;
-const EXT_MAGIC: i64 = 0xef53;
 
 /// One lower mount.
 pub(crate) struct LowerMount {
@@ -134,9 +134,8 @@ impl Mounts {
         let (handle, id) = sys::name_to_handle(root.as_fd(), c"", AtFlags::EMPTY_PATH)?;
         // Proves that the capability is there and the lower file system answers handles.
         sys::open_by_handle(root.as_fd(), &handle, OFlags::PATH)?;
-        let direct = magic == EXT_MAGIC
-            && handle.kind() == HANDLE_INODE_GENERATION
-            && handle.bytes().len() == 8;
+        let direct =
+            magic == EXT && handle.kind() == HANDLE_INODE_GENERATION && handle.bytes().len() == 8;
         let mount = LowerMount {
             number: 0,
             id,
