@@ -21,30 +21,27 @@ pub(crate) fn has_bits_to_lose(stat: &Stat) -> bool {
 /// Whether set-id bits stay when the caller writes. Not where it acts for somebody else: overlayfs writes for
 /// anybody with the rights of who mounted it. Without the caller's ids that cannot be told.
 pub(crate) fn keeps_set_id(cx: &Context<'_>) -> bool {
-    cx.has_ids() && effective(cx).is_some() && is_capable(cx, CapabilitySet::FSETID)
+    cx.has_ids() && effective(cx).is_some_and(|own| grants(cx, own, CapabilitySet::FSETID))
 }
 
 /// Whether the caller has `wanted` in the user namespace of this process.
 pub(crate) fn is_capable(cx: &Context<'_>, wanted: CapabilitySet) -> bool {
-    match effective(cx) {
-        Some(own) => own.contains(wanted) && shares_namespace(cx).unwrap_or(cx.uid() == 0),
-        None => cx.uid() == 0,
-    }
+    effective(cx).map_or(cx.uid() == 0, |own| grants(cx, own, wanted))
 }
 
 /// Whether the caller may change the mode of what belongs to `owner`: `inode_owner_or_capable` of the
 /// kernel.
 pub(crate) fn may_change_mode(cx: &Context<'_>, owner: u32) -> bool {
-    if cx.uid() == owner {
-        return true;
-    }
-    match effective(cx) {
-        Some(own) if own.contains(CapabilitySet::FOWNER) => {
-            shares_namespace(cx).unwrap_or(cx.uid() == 0) || maps(cx, owner)
-        }
-        Some(_) => false,
-        None => cx.uid() == 0,
-    }
+    let fowner = CapabilitySet::FOWNER;
+    cx.uid() == owner
+        || effective(cx).map_or(cx.uid() == 0, |own| {
+            grants(cx, own, fowner) || own.contains(fowner) && maps(cx, owner)
+        })
+}
+
+/// Whether `own`, the capabilities of the caller, have `wanted` in the user namespace of this process.
+fn grants(cx: &Context<'_>, own: CapabilitySet, wanted: CapabilitySet) -> bool {
+    own.contains(wanted) && shares_namespace(cx).unwrap_or(cx.uid() == 0)
 }
 
 /// The capabilities of the calling thread. None where it cannot be asked, or is known to act for somebody else
