@@ -151,11 +151,10 @@ impl Inner {
     fn remove(&self, parent: u64, name: &CStr, flags: AtFlags) -> Result<(), Errno> {
         let dir = self.nodes.directory(parent)?;
         let name = checked(name)?;
-        let doomed = self.nodes.doom(dir.as_fd(), name);
-        rustix::fs::unlinkat(&dir, name, flags)?;
-        // A directory has one name. Where others change SOURCE, it may have been another's by then.
+        // A directory has one name. Where others change SOURCE, it may be another's by then.
         let surely = self.settings.exclusive && flags.contains(AtFlags::REMOVEDIR);
-        let doomed = doomed.map(|doomed| if surely { doomed.gone() } else { doomed });
+        let doomed = self.nodes.doom(dir.as_fd(), name, surely);
+        rustix::fs::unlinkat(&dir, name, flags)?;
         self.nodes.removed(doomed, self.settings.exclusive);
         Ok(())
     }
@@ -168,7 +167,7 @@ impl Inner {
         let flags = RenameFlags::from_bits(op.flags.bits()).ok_or(Errno::INVAL)?;
         let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
         let doomed = replaces
-            .then(|| self.nodes.doom(to.as_fd(), new_name))
+            .then(|| self.nodes.doom(to.as_fd(), new_name, false))
             .flatten();
         {
             // A whiteout is a new object and belongs to the caller.

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
-use crate::sharded::lock;
-
-const SHARDS: usize = 16;
+use crate::sharded::{SHARDS, lock};
 
 struct Slot<T> {
     value: Option<Arc<T>>,

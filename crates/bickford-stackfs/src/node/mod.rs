@@ -94,16 +94,8 @@ pub(crate) struct Found {
 pub(crate) struct Doomed {
     node: u64,
     fd: OwnedFd,
-    /// Its last name is gone for sure, so that it need not be looked at.
-    gone: bool,
-}
-
-impl Doomed {
-    /// The object itself was removed, and it cannot have had another name.
-    pub(crate) fn gone(mut self) -> Self {
-        self.gone = true;
-        self
-    }
+    /// Nothing else can have come by the name, and no other leads to it: it need not be looked at afterwards.
+    surely: bool,
 }
 
 /// See the module.
@@ -517,8 +509,8 @@ impl Nodes {
         }
     }
 
-    /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone.
-    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr) -> Option<Doomed> {
+    /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone: `surely` if the name is.
+    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Option<Doomed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
         let mounts = self.mounts.as_ref()?;
@@ -532,20 +524,16 @@ impl Nodes {
                 handle: handle.parts(),
             })?,
         };
-        Some(Doomed {
-            node,
-            fd,
-            gone: false,
-        })
+        Some(Doomed { node, fd, surely })
     }
 
     /// After the name is gone: keeps the object for its node if that was its last name. `known` says that
     /// the kernel has looked up what the name meant last.
     pub(crate) fn removed(&self, doomed: Option<Doomed>, known: bool) {
-        let Some(Doomed { node, fd, gone }) = doomed else {
+        let Some(Doomed { node, fd, surely }) = doomed else {
             return;
         };
-        let gone = gone || statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0);
+        let gone = surely || statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0);
         if !gone {
             return;
         }

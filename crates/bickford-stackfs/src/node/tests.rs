@@ -93,7 +93,7 @@ fn a_removed_object_stays_until_it_is_forgotten() {
     }
     std::fs::write(dir.path().join("a"), "text").unwrap();
     let a = nodes.lookup(ROOT, c"a").unwrap();
-    let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"a");
+    let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"a", false);
     std::fs::remove_file(dir.path().join("a")).unwrap();
     nodes.removed(doomed, true);
     let statx = nodes.attributes(a.node).unwrap();
@@ -117,9 +117,8 @@ fn a_removed_directory_stays_until_it_is_forgotten() {
         }
         std::fs::create_dir(dir.path().join("d")).unwrap();
         let d = nodes.lookup(ROOT, c"d").unwrap();
-        let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"d");
+        let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"d", exclusive);
         std::fs::remove_dir(dir.path().join("d")).unwrap();
-        let doomed = doomed.map(|doomed| if exclusive { doomed.gone() } else { doomed });
         nodes.removed(doomed, true);
         assert_eq!(nodes.attributes(d.node).unwrap().stx_nlink, 0);
         nodes.forget(d.node, 1);
