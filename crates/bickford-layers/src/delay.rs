@@ -20,9 +20,9 @@ use bickford::{Errno, Negotiation};
 
 use crate::LayerError;
 use crate::distribution::Distribution;
-use crate::registry::{Built, Entry, Reporter, stack};
+use crate::registry::{Built, Entry, stack};
 use crate::spec::Options;
-use crate::timer::{TOO_MANY, Timer};
+use crate::timer::Timer;
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {
@@ -45,19 +45,7 @@ pub const ENTRY: Entry = Entry {
 struct Delay {
     delays: HashMap<OperationKind, Distribution>,
     random: Mutex<fastrand::Rng>,
-    timer: Arc<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held(Timer);
-
-impl Reporter for Held {
-    fn report(&self) -> String {
-        match self.0.overflowed() {
-            0 => String::new(),
-            count => format!("{count} answers were not delayed: {TOO_MANY}"),
-        }
-    }
+    timer: Arc<Timer>,
 }
 
 fn construct(
@@ -78,7 +66,7 @@ fn construct(
         about.push(format!("{key} {distribution}"));
         delays.extend(set.iter().map(|kind| (kind, distribution)));
     }
-    let timer = Arc::new(Held::default());
+    let timer = Arc::new(Timer::default());
     let layer = Delay {
         delays,
         random: Mutex::new(fastrand::Rng::with_seed(seed)),
@@ -119,11 +107,11 @@ impl Layer for Delay {
     }
 
     fn init(&self, _: &mut Negotiation) -> Result<(), Errno> {
-        start(&self.timer.0, "delay")
+        self.timer.start("delay")
     }
 
     fn destroy(&self) {
-        self.timer.0.end();
+        self.timer.end();
     }
 
     fn defer(&self, done: &Done, _: &Outcome, resume: Resume) {
@@ -137,14 +125,6 @@ impl Layer for Delay {
         if duration.is_zero() {
             return resume.now();
         }
-        self.timer.0.hold(duration, done.interrupt(), resume);
+        self.timer.hold(duration, done.interrupt(), resume);
     }
-}
-
-/// Starts a layer's timer.
-pub(crate) fn start(timer: &Timer, layer: &str) -> Result<(), Errno> {
-    timer.start().map_err(|error| {
-        tracing::error!(layer, "no thread for the timer: {error}");
-        Errno::AGAIN
-    })
 }

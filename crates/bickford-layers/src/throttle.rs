@@ -30,10 +30,9 @@ use bickford::{Errno, Negotiation};
 
 use crate::LayerError;
 use crate::bucket::Bucket;
-use crate::delay::start;
-use crate::registry::{Built, Entry, Reporter, stack};
+use crate::registry::{Built, Entry, stack};
 use crate::spec::{Options, parse_duration};
-use crate::timer::{TOO_MANY, Timer};
+use crate::timer::Timer;
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {
@@ -137,19 +136,7 @@ struct Throttle {
     accounts: Mutex<Accounts>,
     limits: Limits,
     began: Instant,
-    timer: Arc<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held(Timer);
-
-impl Reporter for Held {
-    fn report(&self) -> String {
-        match self.0.overflowed() {
-            0 => String::new(),
-            count => format!("{count} answers were not held back: {TOO_MANY}"),
-        }
-    }
+    timer: Arc<Timer>,
 }
 
 fn construct(
@@ -199,7 +186,7 @@ fn construct(
         "all users"
     };
     let about = format!("{} for {whose}, burst {:?}", rates.join(", "), limits.burst);
-    let timer = Arc::new(Held::default());
+    let timer = Arc::new(Timer::default());
     let layer = Throttle {
         accounts: Mutex::new(Accounts::new(limits)),
         limits,
@@ -245,11 +232,11 @@ impl Layer for Throttle {
     }
 
     fn init(&self, _: &mut Negotiation) -> Result<(), Errno> {
-        start(&self.timer.0, "throttle")
+        self.timer.start("throttle")
     }
 
     fn destroy(&self) {
-        self.timer.0.end();
+        self.timer.end();
     }
 
     fn defer(&self, done: &Done, outcome: &Outcome, resume: Resume) {
@@ -261,7 +248,7 @@ impl Layer for Throttle {
         if wait.is_zero() {
             return resume.now();
         }
-        self.timer.0.hold(wait, done.interrupt(), resume);
+        self.timer.hold(wait, done.interrupt(), resume);
     }
 }
 

@@ -1,27 +1,24 @@
 //! Lets answers go later, from one thread, so that no worker waits.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bickford::Interrupt;
 use bickford::layer::Resume;
+use bickford::{Errno, Interrupt};
+
+use crate::registry::Reporter;
 
 /// Answers that may be held back at once; the default of the sessions' limit of requests. Over io_uring
 /// the entries of a queue are the limit: see [`Resume::may_wait`].
 const HELD_MAX: usize = 65_536;
-/// Why answers went on at once, for reports.
-pub(crate) const TOO_MANY: &str = "too many were waiting already";
-
-type Slot = Arc<Mutex<Option<Resume>>>;
 
 #[derive(Default)]
 struct Queue {
-    held: BTreeMap<(Instant, u64), Slot>,
+    held: BTreeMap<(Instant, u64), Resume>,
     next: u64,
     ended: bool,
 }
@@ -56,14 +53,14 @@ impl Shared {
     fn run(&self) {
         loop {
             match self.wait() {
-                Some(due) => due.iter().for_each(let_go),
+                Some(due) => due.into_iter().for_each(let_go),
                 None => return,
             }
         }
     }
 
     /// What is due; `None` at the end. Everything is due when the session ends.
-    fn wait(&self) -> Option<Vec<Slot>> {
+    fn wait(&self) -> Option<Vec<Resume>> {
         let mut queue = self.queue();
         loop {
             let now = Instant::now();
@@ -92,20 +89,23 @@ impl Shared {
     }
 }
 
-fn let_go(slot: &Slot) {
-    let resume = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+fn let_go(resume: Resume) {
     if catch_unwind(AssertUnwindSafe(|| drop(resume))).is_err() {
         tracing::error!("an answer that was held back panicked on its way");
     }
 }
 
 impl Timer {
-    /// Starts the thread.
-    pub(crate) fn start(&self) -> io::Result<()> {
+    /// Starts the thread, for this layer.
+    pub(crate) fn start(&self, layer: &str) -> Result<(), Errno> {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new()
             .name("bickford-timer".to_owned())
-            .spawn(move || shared.run())?;
+            .spawn(move || shared.run());
+        let thread = thread.map_err(|error| {
+            tracing::error!(layer, "no thread for the timer: {error}");
+            Errno::AGAIN
+        })?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }
@@ -121,27 +121,26 @@ impl Timer {
             return resume.now();
         };
         let may_wait = resume.may_wait();
-        let slot = Arc::new(Mutex::new(Some(resume)));
-        {
+        let key = {
             let mut queue = self.shared.queue();
             if queue.ended || queue.held.len() >= HELD_MAX || !may_wait {
                 drop(queue);
                 self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
-                return let_go(&slot);
+                return let_go(resume);
             }
-            let number = queue.next;
+            let key = (at, queue.next);
             queue.next += 1;
-            queue.held.insert((at, number), Arc::clone(&slot));
-        }
+            queue.held.insert(key, resume);
+            key
+        };
         self.shared.changed.notify_one();
         if let Some(interrupt) = interrupt {
-            interrupt.on_raise(move || let_go(&slot));
+            let shared = Arc::clone(&self.shared);
+            interrupt.on_raise(move || {
+                let resume = shared.queue().held.remove(&key);
+                resume.into_iter().for_each(let_go);
+            });
         }
-    }
-
-    /// How many answers went on at once because too many were held.
-    pub(crate) fn overflowed(&self) -> u64 {
-        self.shared.overflowed.load(Ordering::Relaxed)
     }
 
     /// Lets everything go and ends the thread.
@@ -162,6 +161,17 @@ impl Timer {
                 }
             }
             None => self.shared.run(),
+        }
+    }
+}
+
+impl Reporter for Timer {
+    fn report(&self) -> String {
+        match self.shared.overflowed.load(Ordering::Relaxed) {
+            0 => String::new(),
+            count => {
+                format!("{count} answers were not held back: too many were waiting already")
+            }
         }
     }
 }

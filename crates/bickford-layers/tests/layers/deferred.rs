@@ -41,6 +41,22 @@ fn a_caller_that_gets_a_signal_does_not_wait() {
     }
 }
 
+#[test]
+fn who_does_not_wait_any_more_takes_the_place_of_nobody() {
+    let mut fixture = fixture(&["delay:read=36000s"]);
+    // As many as may wait at once.
+    for _ in 0..65_536 {
+        let unique = fixture.kernel.send(Opcode::Read, 2, &read(1));
+        interrupt(&mut fixture, unique);
+        assert_eq!(fixture.kernel.answer(unique).unwrap().error, 0);
+    }
+    let waits = fixture.kernel.send(Opcode::Read, 2, &read(1));
+    assert_eq!(fixture.kernel.server().in_flight().len(), 1);
+    assert_eq!(fixture.summary.report(), "");
+    fixture.kernel.send(Opcode::Destroy, 0, &[]);
+    assert_eq!(fixture.kernel.answer(waits).unwrap().error, 0);
+}
+
 /// A queue that has few entries left.
 #[derive(Default)]
 struct Short(AtomicUsize);
