@@ -20,7 +20,7 @@ use bickford_crypt::{Cost, Crypt, create_key_file, read_passphrase};
 
 use crate::LayerError;
 use crate::registry::{Built, Entry};
-use crate::spec::{LayerSpec, Options, parse_size};
+use crate::spec::{LayerSpec, Options, parse_flag, parse_size};
 
 /// How the layer is asked for.
 pub const ENTRY: Entry = Entry {
@@ -99,7 +99,7 @@ pub fn makes_a_key(spec: &LayerSpec) -> bool {
             .map(|it| it.1)
     };
     spec.name() == ENTRY.name
-        && matches!(value("create"), Some("true" | "yes" | "on"))
+        && value("create").is_some_and(|create| parse_flag(create) == Ok(true))
         && value("key").is_some_and(|key| !Path::new(key).exists())
 }
 

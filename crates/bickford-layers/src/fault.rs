@@ -161,12 +161,15 @@ impl Rule {
         drawn && due
     }
 
+    /// How many requests matched, and how many faults were injected.
+    fn progress(&self) -> (u64, u64) {
+        let progress = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        (progress.matched, progress.injected)
+    }
+
     /// Why fewer faults were injected than one would think; `None` when all is well.
     fn shortfall(&self) -> Option<String> {
-        let (matched, injected) = {
-            let progress = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-            (progress.matched, progress.injected)
-        };
+        let (matched, injected) = self.progress();
         let unknown = self.unknown_paths.load(Ordering::Relaxed);
         let mut reasons = Vec::new();
         if injected == 0 && self.count > 0 {
@@ -190,10 +193,7 @@ impl Rule {
 
 impl Reporter for Rule {
     fn report(&self) -> String {
-        let (matched, injected) = {
-            let progress = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-            (progress.matched, progress.injected)
-        };
+        let (matched, injected) = self.progress();
         let shortfall = self.shortfall();
         let shortfall = shortfall.map_or(String::new(), |reason| format!("; {reason}"));
         format!("{self}: {injected} injected of {matched} that matched{shortfall}")
@@ -229,13 +229,7 @@ fn construct(
         probability: options.read("probability", probability)?.unwrap_or(1.0),
         after: options.number("after")?.unwrap_or(0),
         count: options.number("count")?.unwrap_or(u64::MAX),
-        before: options
-            .read("when", |value| match value {
-                "before" => Ok(true),
-                "after" => Ok(false),
-                _ => Err("before or after is meant".to_owned()),
-            })?
-            .unwrap_or(true),
+        before: options.word("when", ["before", "after"])? == "before",
         random: Mutex::new(Progress {
             random: fastrand::Rng::with_seed(options.number("seed")?.unwrap_or(0)),
             matched: 0,

@@ -154,11 +154,21 @@ impl<'s> Options<'s> {
     /// # Errors
     /// When it is neither.
     pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>, LayerError> {
-        self.read(key, |value| match value {
-            "true" | "yes" | "on" => Ok(true),
-            "false" | "no" | "off" => Ok(false),
-            _ => Err("true or false is meant".to_owned()),
-        })
+        self.read(key, parse_flag)
+    }
+
+    /// Takes one of two words; the first where none is given.
+    pub(crate) fn word(
+        &mut self,
+        key: &'static str,
+        words: [&'static str; 2],
+    ) -> Result<&'static str, LayerError> {
+        let word = self.read(key, |value| {
+            let word = words.into_iter().find(|word| *word == value);
+            word.ok_or_else(|| format!("{} is meant", words.join(" or ")))
+        })?;
+        let [first, _] = words;
+        Ok(word.unwrap_or(first))
     }
 
     /// Takes a whole number.
@@ -247,6 +257,15 @@ pub(crate) fn parse_operations(text: &str) -> Result<OperationSet, String> {
     text.split('|')
         .map(parse_group)
         .try_fold(OperationSet::NONE, |set, more| Ok(set.with(more?)))
+}
+
+/// `true` or `false`.
+pub(crate) fn parse_flag(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" | "on" => Ok(true),
+        "false" | "no" | "off" => Ok(false),
+        _ => Err("true or false is meant".to_owned()),
+    }
 }
 
 /// A size in bytes, with K, M or G.

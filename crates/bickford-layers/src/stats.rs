@@ -265,22 +265,12 @@ impl Default for Stats {
     }
 }
 
-/// `text` or `json`.
-pub(crate) fn is_json(options: &mut Options<'_>) -> Result<bool, LayerError> {
-    let json = options.read("format", |value| match value {
-        "text" => Ok(false),
-        "json" => Ok(true),
-        _ => Err("text or json is meant".to_owned()),
-    })?;
-    Ok(json.unwrap_or(false))
-}
-
 fn construct(
     options: &mut Options<'_>,
     below: Box<dyn bickford::FileSystem>,
 ) -> Result<Built, LayerError> {
     let layer = Stats {
-        json: is_json(options)?,
+        json: options.word("format", ["text", "json"])? == "json",
         // A daemon leaves its directory.
         file: options.text("file")?.map(|path| {
             let path = PathBuf::from(path);

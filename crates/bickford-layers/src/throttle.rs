@@ -150,13 +150,7 @@ fn construct(
         burst: options
             .read("burst", parse_duration)?
             .unwrap_or(Duration::from_secs(1)),
-        per_user: options
-            .read("per", |value| match value {
-                "user" => Ok(true),
-                "all" => Ok(false),
-                _ => Err("user or all is meant".to_owned()),
-            })?
-            .unwrap_or(true),
+        per_user: options.word("per", ["user", "all"])? == "user",
         users: options
             .number("users")?
             .map_or(1024, |users| usize::try_from(users).unwrap_or(usize::MAX)),

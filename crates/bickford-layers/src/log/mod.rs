@@ -43,7 +43,6 @@ use crate::LayerError;
 use crate::names::{NAMING, Names};
 use crate::registry::{Built, Entry, stack};
 use crate::spec::{Options, parse_size};
-use crate::stats::is_json;
 use output::Rotation;
 use record::Record;
 use writer::Writer;
@@ -97,7 +96,7 @@ fn construct(
         keep: options.number("keep")?.unwrap_or(5).min(10_000),
     };
     let buffer = options.number("buffer")?.unwrap_or(8192).clamp(1, 1 << 24);
-    let json = is_json(options)?;
+    let json = options.word("format", ["text", "json"])? == "json";
     let about = format!(
         "{} to {}",
         if json { "JSON" } else { "text" },
