@@ -31,7 +31,6 @@ use bickford::filesystem::future::{Spawned, Task};
 use bickford::layer::{Interest, OperationSet};
 use bickford::path::{self, Adapter, Options};
 use bickford::{Blocking, FileSystem};
-use bickford_crypt::Crypt;
 use bickford_stackfs::{Preset, StackFs};
 use tokio::runtime::Runtime;
 use zerocopy::IntoBytes;
@@ -96,10 +95,6 @@ fn stacks(wanted: &str) -> Vec<Stack> {
         let make = move |below| Ok(included(spec, below)?);
         stacks.push((spec.into(), Box::new(make)));
     }
-    let crypt = |below| -> Outcome<Box<dyn FileSystem>> {
-        Ok(Box::new(Crypt::with_master(below, &[1; 32])))
-    };
-    stacks.push(("crypt".into(), Box::new(crypt)));
     stacks.retain(|(name, _)| name == "bare" || name.contains(wanted));
     stacks
 }
@@ -143,11 +138,7 @@ fn machinery(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
     let spawner = || spawner(&runtime);
     let options = Options::default();
     let mut benches = Vec::new();
-    // What encrypts needs files that are encrypted.
-    for (name, make) in stacks(wanted)
-        .into_iter()
-        .filter(|(name, _)| name != "crypt")
-    {
+    for (name, make) in stacks(wanted) {
         benches.push(simple(&name, make(Box::new(Bare))?)?);
     }
     benches.extend([
@@ -182,10 +173,7 @@ fn stackfs(report: &mut Report, rounds: usize, wanted: &str) -> Outcome {
     let lower = tempfile::tempdir()?;
     std::fs::write(lower.path().join("name"), [7; 8192])?;
     let mut benches = Vec::new();
-    for (name, make) in stacks(wanted)
-        .into_iter()
-        .filter(|(name, _)| name != "crypt")
-    {
+    for (name, make) in stacks(wanted) {
         let below = StackFs::builder(lower.path()).preset(Preset::Opt).build()?;
         benches.push(with_attributes(&name, make(Box::new(below))?)?);
     }
