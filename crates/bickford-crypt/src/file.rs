@@ -171,6 +171,23 @@ pub(crate) fn damaged(node: NodeId, block: u64, what: &str) -> Errno {
 }
 
 impl File {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        cx: DetachedContext,
+        node: NodeId,
+        handle: FileHandle,
+        id: FileId,
+    ) -> Self {
+        Self {
+            inner,
+            cx,
+            node,
+            handle,
+            id,
+            flags: WriteFlags::empty(),
+        }
+    }
+
     /// Reads up to `count` blocks from `first` on; none when the file ends before.
     pub(crate) fn read_blocks(
         &self,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bickford::abi::{InitFlags, OpenOutFlags, WriteFlags};
 use bickford::ops::{
-    Access, Attributes, Create, Created, Data, Directory, Entry, Flush, Forget, Fsync, Fsyncdir,
-    Getattr, Getlk, Getxattr, Link, Listxattr, Lock, Lookup, Mkdir, Mknod, Open, Opendir, Opened,
-    Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release, Releasedir, Removexattr,
-    Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx, StatxAnswer, Symlink,
-    Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
+    Access, Answer, Attr, Attributes, Create, Created, Data, Directory, Entry, Flush, Forget,
+    Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Link, Listxattr, Lock, Lookup, Mkdir, Mknod, Open,
+    Opendir, Opened, Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release, Releasedir,
+    Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx, StatxAnswer,
+    Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
 };
 use bickford::{Context, DetachedContext, Errno, FileSystem, Negotiation, NodeId, Reply};
 
@@ -19,7 +19,7 @@ use crate::Crypt;
 use crate::block;
 use crate::file::{File, Inner};
 use crate::geometry::plain_size;
-use crate::listing::{Listing, Wanted, list};
+use crate::listing::{Wanted, list};
 use crate::names::{self, Kind, NAME_MAX, TARGET_MAX};
 use crate::queue::{Mode, run};
 
@@ -40,17 +40,17 @@ fn flags_below(flags: u32) -> u32 {
     }
 }
 
-/// An entry as it is shown.
-fn shown(result: Result<Entry, Errno>) -> Result<Entry, Errno> {
-    let mut entry = result?;
-    Inner::shown(&mut entry.attr);
-    Ok(entry)
-}
-
-fn shown_attributes(result: Result<Attributes, Errno>) -> Result<Attributes, Errno> {
-    let mut answer = result?;
-    Inner::shown(&mut answer.attr);
-    Ok(answer)
+/// A reply for the file system below, of whose answer `attr` are attributes: they go on as they are shown.
+fn shown<A: Answer>(
+    reply: Reply<A>,
+    attr: impl FnOnce(&mut A) -> &mut Attr + Send + 'static,
+) -> Reply<A> {
+    reply.wrap(move |result: Result<A, Errno>, reply| {
+        reply.complete(result.map(|mut answer| {
+            Inner::shown(attr(&mut answer));
+            answer
+        }));
+    })
 }
 
 impl Crypt {
@@ -72,14 +72,9 @@ impl Crypt {
     }
 
     fn file(&self, cx: &Context<'_>, node: NodeId, handle: bickford::FileHandle) -> Option<File> {
-        Some(File {
-            id: self.inner.id_of(node, handle)?,
-            inner: Arc::clone(&self.inner),
-            cx: cx.detach(),
-            node,
-            handle,
-            flags: WriteFlags::empty(),
-        })
+        let id = self.inner.id_of(node, handle)?;
+        let inner = Arc::clone(&self.inner);
+        Some(File::new(inner, cx.detach(), node, handle, id))
     }
 }
 
@@ -120,18 +115,12 @@ fn initialize(
         give_up();
         return then(Err(Errno::IO));
     };
-    let file = File {
-        inner: Arc::clone(inner),
-        cx: cx.clone(),
-        node,
-        handle: created.opened.handle,
-        id,
-        flags: WriteFlags::empty(),
-    };
     let (inner, cx) = (Arc::clone(inner), cx.clone());
+    let handle = created.opened.handle;
+    let file = File::new(Arc::clone(&inner), cx.clone(), node, handle, id);
     file.write_below(0, &bytes, move |written| match written {
         Ok(()) => {
-            inner.remember(node, created.opened.handle, id);
+            inner.remember(node, handle, id);
             let mut created = created;
             created.entry.attr.size = 0;
             // Blocks and times are those from before the header was written.
@@ -202,14 +191,7 @@ impl Crypt {
             let context = detached.clone();
             let identified = move |id| match id {
                 Ok(id) => {
-                    let file = File {
-                        inner,
-                        cx: detached,
-                        node,
-                        handle: opened.handle,
-                        id,
-                        flags: WriteFlags::empty(),
-                    };
+                    let file = File::new(inner, detached, node, opened.handle, id);
                     then(Ok((file, opened)));
                 }
                 Err(errno) => {
@@ -222,9 +204,21 @@ impl Crypt {
         self.inner.lower.0.open(cx, Open::new(node, O_RDWR), reply);
     }
 
+    /// A reply for the file system below that makes a file: it gets its header before `reply` is answered.
+    fn beginning(&self, cx: &Context<'_>, made: Made, reply: Reply<Created>) -> Reply<Created> {
+        let inner = Arc::clone(&self.inner);
+        let detached = cx.detach();
+        reply.wrap(move |result: Result<Created, Errno>, reply| match result {
+            Ok(created) => {
+                let then = move |result| reply.complete(result);
+                initialize(&inner, &detached, created, made, then);
+            }
+            Err(errno) => reply.error(errno),
+        })
+    }
+
     /// The part of SETATTR that does not concern the size.
-    fn set_rest(inner: &Inner, cx: &DetachedContext, op: Setattr, reply: Reply<Attributes>) {
-        let rest = op;
+    fn set_rest(inner: &Inner, cx: &DetachedContext, rest: Setattr, reply: Reply<Attributes>) {
         let nothing = rest.mode.is_none()
             && rest.uid.is_none()
             && rest.gid.is_none()
@@ -232,7 +226,7 @@ impl Crypt {
             && rest.modified.is_none()
             && rest.changed.is_none()
             && !rest.kill_suidgid;
-        let below = reply.wrap(|result, reply| reply.complete(shown_attributes(result)));
+        let below = shown(reply, |answer| &mut answer.attr);
         let cx = cx.context();
         if nothing {
             let op = Getattr::new(rest.node, rest.handle);
@@ -303,7 +297,7 @@ impl FileSystem for Crypt {
 
     fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         sealed!(self, reply, op, name);
-        let below = reply.wrap(|result, reply| reply.complete(shown(result)));
+        let below = shown(reply, |entry| &mut entry.attr);
         self.inner.lower.0.lookup(cx, op, below);
     }
 
@@ -329,7 +323,7 @@ impl FileSystem for Crypt {
 
     fn link(&self, cx: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
         sealed!(self, reply, op, new_name);
-        let below = reply.wrap(|result, reply| reply.complete(shown(result)));
+        let below = shown(reply, |entry| &mut entry.attr);
         self.inner.lower.0.link(cx, op, below);
     }
 
@@ -343,7 +337,7 @@ impl FileSystem for Crypt {
             Err(errno) => return reply.error(errno),
         };
         op.target = &target;
-        let below = reply.wrap(|result, reply| reply.complete(shown(result)));
+        let below = shown(reply, |entry| &mut entry.attr);
         self.inner.lower.0.symlink(cx, op, below);
     }
 
@@ -359,17 +353,12 @@ impl FileSystem for Crypt {
     }
 
     fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        let below = reply.wrap(|result, reply| reply.complete(shown_attributes(result)));
+        let below = shown(reply, |answer| &mut answer.attr);
         self.inner.lower.0.getattr(cx, op, below);
     }
 
     fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
-        let below = reply.wrap(|result: Result<StatxAnswer, Errno>, reply| {
-            reply.complete(result.map(|mut answer| {
-                Inner::shown(&mut answer.attr);
-                answer
-            }));
-        });
+        let below = shown(reply, |answer| &mut answer.attr);
         self.inner.lower.0.statx(cx, op, below);
     }
 
@@ -385,7 +374,7 @@ impl FileSystem for Crypt {
 
     fn setattr(&self, cx: &Context<'_>, mut op: Setattr, reply: Reply<Attributes>) {
         let Some(size) = op.size.take() else {
-            let below = reply.wrap(|result, reply| reply.complete(shown_attributes(result)));
+            let below = shown(reply, |answer| &mut answer.attr);
             return self.inner.lower.0.setattr(cx, op, below);
         };
         if size > crate::SIZE_MAX {
@@ -449,15 +438,7 @@ impl FileSystem for Crypt {
             place: Some((op.parent, op.name.to_owned())),
             flags: op.flags,
         };
-        let inner = Arc::clone(&self.inner);
-        let detached = cx.detach();
-        let below = reply.wrap(move |result: Result<Created, Errno>, reply| match result {
-            Ok(created) => {
-                let then = move |result| reply.complete(result);
-                initialize(&inner, &detached, created, made, then);
-            }
-            Err(errno) => reply.error(errno),
-        });
+        let below = self.beginning(cx, made, reply);
         self.inner.lower.0.create(cx, op, below);
     }
 
@@ -467,15 +448,7 @@ impl FileSystem for Crypt {
             place: None,
             flags: op.flags,
         };
-        let inner = Arc::clone(&self.inner);
-        let detached = cx.detach();
-        let below = reply.wrap(move |result: Result<Created, Errno>, reply| match result {
-            Ok(created) => {
-                let then = move |result| reply.complete(result);
-                initialize(&inner, &detached, created, made, then);
-            }
-            Err(errno) => reply.error(errno),
-        });
+        let below = self.beginning(cx, made, reply);
         self.inner.lower.0.tmpfile(cx, op, below);
     }
 
@@ -492,20 +465,14 @@ impl FileSystem for Crypt {
         };
         let inner = Arc::clone(&self.inner);
         let detached = cx.detach();
-        let below = reply.wrap(move |result: Result<Created, Errno>, reply| {
-            let created = match result {
-                Ok(created) => created,
-                Err(errno) => return reply.error(errno),
-            };
-            let (after, context) = (Arc::clone(&inner), detached.clone());
-            initialize(&inner, &detached, created, made, move |result| {
-                reply.complete(result.map(|created| {
-                    after.forget_handle(created.entry.node, created.opened.handle);
-                    after.release(&context, created.entry.node, created.opened, flags);
-                    created.entry
-                }));
-            });
+        let opened = reply.wrap(move |result: Result<Created, Errno>, reply| {
+            reply.complete(result.map(|created| {
+                inner.forget_handle(created.entry.node, created.opened.handle);
+                inner.release(&detached, created.entry.node, created.opened, flags);
+                created.entry
+            }));
         });
+        let below = self.beginning(cx, made, opened);
         self.inner.lower.0.create(cx, create, below);
     }
 
@@ -550,48 +517,18 @@ impl FileSystem for Crypt {
     }
 
     fn readdir(&self, cx: &Context<'_>, op: Readdir, reply: Reply<Directory>) {
-        let wanted = Listing {
-            wanted: Wanted::Plain(op),
-            size: op.size,
-            plus: false,
-        };
-        self.list(cx, wanted, op.offset, reply);
+        self.list(cx, Wanted::Plain(op), reply);
     }
 
     fn readdirplus(&self, cx: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
-        let wanted = Listing {
-            wanted: Wanted::Plus(op),
-            size: op.size,
-            plus: true,
-        };
-        self.list(cx, wanted, op.offset, reply);
+        self.list(cx, Wanted::Plus(op), reply);
     }
 }
 
 impl Crypt {
-    fn list(&self, cx: &Context<'_>, wanted: Listing, offset: u64, reply: Reply<Directory>) {
+    fn list(&self, cx: &Context<'_>, wanted: Wanted, reply: Reply<Directory>) {
         let inner = Arc::clone(&self.inner);
         let cx = cx.detach();
-        run(move || list(&inner, cx, wanted, offset, fetch, reply));
-    }
-}
-
-fn fetch(
-    inner: &Inner,
-    cx: &DetachedContext,
-    wanted: &Listing,
-    offset: u64,
-    reply: Reply<Directory>,
-) {
-    let cx = cx.context();
-    match wanted.wanted {
-        Wanted::Plain(mut op) => {
-            op.offset = offset;
-            inner.lower.0.readdir(&cx, op, reply);
-        }
-        Wanted::Plus(mut op) => {
-            op.offset = offset;
-            inner.lower.0.readdirplus(&cx, op, reply);
-        }
+        run(move || list(&inner, cx, wanted, reply));
     }
 }

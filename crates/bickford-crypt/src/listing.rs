@@ -2,34 +2,46 @@
 
 use std::sync::Arc;
 
-use bickford::ops::{Directory, DirectoryEntry, Forget};
-use bickford::{DetachedContext, Errno, Reply};
+use bickford::ops::{Directory, DirectoryEntry, Forget, Readdir, Readdirplus};
+use bickford::{Context, DetachedContext, Errno, Reply};
 
 use crate::file::Inner;
 use crate::names::{self, Kind};
 use crate::queue::run;
 
-/// How a listing is asked for below, from an offset on.
-pub(crate) type Fetch = fn(&Inner, &DetachedContext, &Listing, u64, Reply<Directory>);
-
 /// A listing that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listing {
-    pub(crate) wanted: Wanted,
-    pub(crate) size: u32,
-    pub(crate) plus: bool,
+pub(crate) enum Wanted {
+    Plain(Readdir),
+    Plus(Readdirplus),
 }
 
-/// The operation, one of two.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted {
-    Plain(bickford::ops::Readdir),
-    Plus(bickford::ops::Readdirplus),
+impl Wanted {
+    fn listing(&self) -> Directory {
+        match self {
+            Self::Plain(op) => op.listing(),
+            Self::Plus(op) => op.listing(),
+        }
+    }
+
+    fn offset(&mut self) -> &mut u64 {
+        match self {
+            Self::Plain(op) => &mut op.offset,
+            Self::Plus(op) => &mut op.offset,
+        }
+    }
+
+    fn ask(self, inner: &Inner, cx: &Context<'_>, reply: Reply<Directory>) {
+        match self {
+            Self::Plain(op) => inner.lower.0.readdir(cx, op, reply),
+            Self::Plus(op) => inner.lower.0.readdirplus(cx, op, reply),
+        }
+    }
 }
 
 /// What lies below, decrypted, and where the listing goes on when nothing of it can be shown.
-fn decrypt(inner: &Inner, wanted: &Listing, below: &Directory) -> (Directory, Option<u64>) {
-    let mut shown = Directory::new(wanted.size, wanted.plus);
+fn decrypt(inner: &Inner, wanted: &Wanted, below: &Directory) -> (Directory, Option<u64>) {
+    let mut shown = wanted.listing();
     let mut hidden = Vec::new();
     let mut end = None;
     for (entry, with) in below.iter() {
@@ -75,9 +87,7 @@ fn decrypt(inner: &Inner, wanted: &Listing, below: &Directory) -> (Directory, Op
 pub(crate) fn list(
     inner: &Arc<Inner>,
     cx: DetachedContext,
-    wanted: Listing,
-    offset: u64,
-    fetch: Fetch,
+    mut wanted: Wanted,
     reply: Reply<Directory>,
 ) {
     let again = Arc::clone(inner);
@@ -88,11 +98,12 @@ pub(crate) fn list(
             Err(errno) => return reply.error(errno),
         };
         match decrypt(&again, &wanted, &below) {
-            (_, Some(next)) if next != offset => {
-                run(move || list(&again, cx, wanted, next, fetch, reply));
+            (_, Some(next)) if next != *wanted.offset() => {
+                *wanted.offset() = next;
+                run(move || list(&again, cx, wanted, reply));
             }
             (shown, _) => reply.ok(shown),
         }
     });
-    fetch(inner, &context, &wanted, offset, below);
+    wanted.ask(inner, &context.context(), below);
 }
