@@ -4,6 +4,7 @@
 
 use bickford::NodeId;
 
+use super::full_length;
 use super::lower::{Lower, Mutation};
 use super::mount::{File, Mount};
 
@@ -29,9 +30,7 @@ fn apply(random: &mut fastrand::Rng, mount: &mut Mount, file: File, model: &mut 
     }
     let data: Vec<u8> = (0..random.usize(1..9000)).map(|_| random.u8(..)).collect();
     mount.write(file, offset, &data).unwrap();
-    let end = offset as usize + data.len();
-    model.resize(model.len().max(end), 0);
-    model[offset as usize..end].copy_from_slice(&data);
+    Mutation::Write(offset, data).apply(model);
 }
 
 /// What the disk may hold when these changes were under way.
@@ -67,13 +66,12 @@ fn crashed(random: &mut fastrand::Rng, synced: &[u8], journal: &[Mutation]) -> V
     disk
 }
 
-fn check(history: &History, disk: Vec<u8>, node: u64) -> (usize, usize) {
+fn check(history: &History, disk: Vec<u8>) -> (usize, usize) {
     let lower = Lower::new();
     let mut mount = Mount::over(lower.clone());
     let made = mount.create(1, b"file").unwrap();
     mount.close(made);
     *lower.state().file(NodeId(made.node)) = disk;
-    let _ = node;
     let Ok(file) = mount.open(made.node, libc::O_RDONLY) else {
         return (0, 1);
     };
@@ -105,8 +103,7 @@ fn check(history: &History, disk: Vec<u8>, node: u64) -> (usize, usize) {
 #[test]
 fn a_crash_leaves_nothing_that_never_was() {
     let (mut right, mut refused) = (0, 0);
-    let full = std::env::var("BICKFORD_LENGTH").is_ok_and(|length| length == "full");
-    for seed in 0..if full { 20_000 } else { 150 } {
+    for seed in 0..if full_length() { 20_000 } else { 150 } {
         let mut random = fastrand::Rng::with_seed(seed);
         let lower = Lower::new();
         let mut mount = Mount::over(lower.clone());
@@ -127,7 +124,7 @@ fn a_crash_leaves_nothing_that_never_was() {
         let journal = lower.state().journal.clone();
         for _ in 0..10 {
             let disk = crashed(&mut random, &history.synced, &journal);
-            let (some, others) = check(&history, disk, file.node);
+            let (some, others) = check(&history, disk);
             right += some;
             refused += others;
         }

@@ -12,3 +12,8 @@ mod model;
 mod mount;
 mod names;
 mod tamper;
+
+/// Whether there is time for many more cases.
+fn full_length() -> bool {
+    std::env::var("BICKFORD_LENGTH").is_ok_and(|length| length == "full")
+}

@@ -6,14 +6,6 @@ use bickford::abi::Opcode;
 use super::lower::{Lower, Mutation};
 use super::mount::{File, Mount};
 
-fn write_model(model: &mut Vec<u8>, offset: u64, data: &[u8]) {
-    let end = offset as usize + data.len();
-    if model.len() < end {
-        model.resize(end, 0);
-    }
-    model[offset as usize..end].copy_from_slice(data);
-}
-
 /// Sizes around the borders of blocks, and anywhere.
 fn size(random: &mut fastrand::Rng, up_to: u64) -> u64 {
     let size = match random.u8(..4) {
@@ -35,7 +27,7 @@ fn step(random: &mut fastrand::Rng, mount: &mut Mount, file: &mut File, model: &
             let length = size(random, 14_000).max(1) as usize;
             let data: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
             mount.write(*file, offset, &data).unwrap();
-            write_model(model, offset, &data);
+            Mutation::Write(offset, data).apply(model);
         }
         4..8 => {
             let (offset, length) = (size(random, 40_000), size(random, 30_000) as u32);
@@ -101,7 +93,7 @@ fn requests_in_flight_take_their_turns() {
             let data = vec![random.u8(1..); random.usize(1..9000)];
             let body = Mount::write_body(file, offset, &data);
             sent.push(mount.kernel.send(Opcode::Write, file.node, &body));
-            write_model(&mut model, offset, &data);
+            Mutation::Write(offset, data).apply(&mut model);
         }
         for unique in sent {
             assert_eq!(mount.kernel.answer(unique).unwrap().error, 0);

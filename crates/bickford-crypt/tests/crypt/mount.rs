@@ -6,7 +6,7 @@ use bickford::abi::{
 };
 use bickford::transport::memory::{Kernel, Message};
 use bickford_crypt::Crypt;
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
 use super::lower::Lower;
 
@@ -24,19 +24,8 @@ pub(crate) struct File {
     pub(crate) handle: u64,
 }
 
-pub(crate) fn named(input: &impl IntoBytesStatic, name: &[u8]) -> Vec<u8> {
-    [input.bytes(), name, b"\0"].concat()
-}
-
-/// Input structures.
-pub(crate) trait IntoBytesStatic {
-    fn bytes(&self) -> &[u8];
-}
-
-impl<T: IntoBytes + zerocopy::Immutable> IntoBytesStatic for T {
-    fn bytes(&self) -> &[u8] {
-        self.as_bytes()
-    }
+pub(crate) fn named(input: &(impl IntoBytes + Immutable), name: &[u8]) -> Vec<u8> {
+    [input.as_bytes(), name, b"\0"].concat()
 }
 
 fn done<T>(message: &Message, value: impl FnOnce() -> T) -> Result<T, i32> {
