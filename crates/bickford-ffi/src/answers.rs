@@ -12,7 +12,6 @@ use bickford::{Errno, FileHandle, Generation, NodeId};
 
 use crate::abi::*;
 use crate::answer::{Buffer, Exposed, FlatAnswer};
-use crate::listing;
 use crate::parameters::{from_kind, from_time, to_kind, to_time};
 
 /// Longest target of a symbolic link (`PATH_MAX`).
@@ -305,11 +304,12 @@ impl FlatAnswer for Directory {
     ) -> Result<Self, Errno> {
         // SAFETY: the caller's promise.
         let bytes = unsafe { buffer.take(answer) }?;
+        let length = bytes.len();
         let plus = request.operation == BICKFORD_OP_READDIRPLUS;
         let limit = u32::try_from(request.size).unwrap_or(u32::MAX);
-        listing::parse(&bytes, limit, plus).ok_or_else(|| {
+        Self::from_bytes(bytes, limit, plus).ok_or_else(|| {
             tracing::error!(
-                bytes = bytes.len(),
+                bytes = length,
                 "a listing is not made of struct fuse_dirent"
             );
             Errno::IO

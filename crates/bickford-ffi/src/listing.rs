@@ -1,10 +1,7 @@
 //! Listings: `struct fuse_dirent` and `struct fuse_direntplus`, as in `linux/fuse.h`.
 
-use std::time::Duration;
-
 use bickford::abi;
-use bickford::ops::{Attr, Directory, DirectoryEntry, Entry, Timestamp};
-use bickford::{Generation, NodeId};
+use bickford::ops::{Directory, DirectoryEntry};
 
 use crate::abi::{BICKFORD_ERROR_LIMIT, bickford_answer};
 use crate::answers;
@@ -18,96 +15,6 @@ const ENTRY: usize = size_of::<abi::EntryOut>();
 
 /// Longest name in bytes: the kernel takes no longer path.
 const NAME_MAX: usize = 4095;
-
-/// Reads records from the front of a byte string.
-struct Records<'a>(&'a [u8]);
-
-impl<'a> Records<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(count)?;
-        self.0 = tail;
-        Some(head)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_ne_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_ne_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    /// `struct fuse_entry_out`.
-    fn entry(&mut self) -> Option<Entry> {
-        let (node, generation) = (self.u64()?, self.u64()?);
-        let (entry_valid, attr_valid) = (self.u64()?, self.u64()?);
-        let (entry_nanoseconds, attr_nanoseconds) = (self.u32()?, self.u32()?);
-        Some(Entry {
-            node: NodeId(node),
-            generation: Generation(generation),
-            attr: self.attr()?,
-            entry_valid: duration(entry_valid, entry_nanoseconds),
-            attr_valid: duration(attr_valid, attr_nanoseconds),
-        })
-    }
-
-    /// `struct fuse_attr`.
-    fn attr(&mut self) -> Option<Attr> {
-        let (ino, size, blocks) = (self.u64()?, self.u64()?, self.u64()?);
-        let seconds = [self.u64()?, self.u64()?, self.u64()?];
-        let nanoseconds = [self.u32()?, self.u32()?, self.u32()?];
-        let [accessed, modified, changed] = [0, 1, 2].map(|index: usize| Timestamp {
-            seconds: seconds.get(index).copied().unwrap_or(0).cast_signed(),
-            nanoseconds: nanoseconds.get(index).copied().unwrap_or(0),
-        });
-        Some(Attr {
-            ino,
-            size,
-            blocks,
-            accessed,
-            modified,
-            changed,
-            mode: self.u32()?,
-            links: self.u32()?,
-            uid: self.u32()?,
-            gid: self.u32()?,
-            rdev: self.u32()?,
-            block_size: self.u32()?,
-            flags: abi::AttrFlags::from_bits_retain(self.u32()?),
-        })
-    }
-}
-
-fn duration(seconds: u64, nanoseconds: u32) -> Duration {
-    Duration::new(seconds, nanoseconds.min(999_999_999))
-}
-
-/// Reads a listing as the kernel would. `None` when it is none.
-pub(crate) fn parse(bytes: &[u8], limit: u32, plus: bool) -> Option<Directory> {
-    let mut directory = Directory::new(limit, plus);
-    let mut records = Records(bytes);
-    while !records.0.is_empty() {
-        let entry = if plus {
-            records.entry()?
-        } else {
-            Entry::default()
-        };
-        let (ino, offset) = (records.u64()?, records.u64()?);
-        let (length, kind) = (records.u32()? as usize, records.u32()?);
-        let name = records.take(length)?;
-        records.take(length.next_multiple_of(8) - length)?;
-        let dirent = DirectoryEntry {
-            name,
-            ino,
-            offset,
-            mode: (kind & 0o17) << 12,
-        };
-        if !directory.push_entry(&dirent, &entry) {
-            return None;
-        }
-    }
-    Some(directory)
-}
 
 /// Adds a name to a listing: `struct fuse_dirent` at the end of the answer's data. `mode` tells
 /// the type. Returns 1 when it was added, 0 when there is no room left: then it has to come with
@@ -232,13 +139,8 @@ mod tests {
         // SAFETY: the answer's data is the buffer.
         let bytes = unsafe { buffer.take(&answer) }.unwrap();
         assert_eq!(bytes.len(), 2 * (ENTRY + DIRENT + 8));
-        let listing = parse(&bytes, 400, true).unwrap();
+        let listing = Directory::from_bytes(bytes.clone(), 400, true).unwrap();
         assert_eq!(listing.as_bytes(), bytes);
-        assert!(parse(&bytes[..100], 400, true).is_none());
-        assert!(
-            parse(&bytes, 300, true).is_none(),
-            "more than was asked for"
-        );
     }
 
     #[test]

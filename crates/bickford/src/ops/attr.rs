@@ -327,12 +327,14 @@ impl Entry {
     }
 
     pub(crate) fn from_abi(entry: &abi::EntryOut) -> Self {
+        let duration =
+            |seconds, nanoseconds: u32| Duration::new(seconds, nanoseconds.min(999_999_999));
         Self {
             node: NodeId(entry.nodeid),
             generation: Generation(entry.generation),
             attr: Attr::from_abi(&entry.attr),
-            entry_valid: Duration::new(entry.entry_valid, entry.entry_valid_nsec),
-            attr_valid: Duration::new(entry.attr_valid, entry.attr_valid_nsec),
+            entry_valid: duration(entry.entry_valid, entry.entry_valid_nsec),
+            attr_valid: duration(entry.attr_valid, entry.attr_valid_nsec),
         }
     }
 

@@ -46,6 +46,22 @@ impl Directory {
         }
     }
 
+    /// A listing of at most `limit` bytes from its bytes; `None` where they are none.
+    #[must_use]
+    pub fn from_bytes(bytes: Vec<u8>, limit: u32, plus: bool) -> Option<Self> {
+        let mut listing = Self::new(limit, plus);
+        let read = Self {
+            bytes,
+            ..Self::new(0, plus)
+        };
+        for (name, entry) in read.iter() {
+            if !listing.push_entry(&name, &entry.unwrap_or_default()) {
+                return None;
+            }
+        }
+        (listing.bytes.len() == read.bytes.len()).then_some(listing)
+    }
+
     /// Whether names of this listing come with entries (READDIRPLUS).
     #[must_use]
     pub fn is_plus(&self) -> bool {
@@ -175,6 +191,32 @@ mod tests {
                 expected(b"3", 3)
             ]
         );
+    }
+
+    #[test]
+    fn bytes_are_a_listing_or_none() {
+        for plus in [false, true] {
+            let mut listing = Directory::new(4096, plus);
+            let name = DirectoryEntry {
+                name: b"name",
+                ino: 7,
+                offset: 1,
+                mode: 0o100_000,
+            };
+            assert!(listing.push(&name) && listing.push(&name));
+            let bytes = listing.bytes;
+            let limit = bytes.len() as u32;
+            let read = |bytes: &[u8], limit| Directory::from_bytes(bytes.to_vec(), limit, plus);
+            assert_eq!(read(&bytes, limit).unwrap().bytes, bytes);
+            assert!(read(&bytes, limit - 1).is_none());
+            assert!(read(b"", 0).unwrap().is_empty());
+            let whole = [0, bytes.len() / 2, bytes.len()];
+            for length in (0..bytes.len()).filter(|length| !whole.contains(length)) {
+                assert!(read(&bytes[..length], limit).is_none(), "{length}");
+            }
+            let wild = [0xff; 512];
+            assert!(read(&wild, 4096).is_none());
+        }
     }
 
     #[test]
