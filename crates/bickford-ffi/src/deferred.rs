@@ -132,7 +132,7 @@ impl Snapshot {
 pub(crate) struct InCall<'a, A: FlatAnswer> {
     pub(crate) owner: Owner,
     pub(crate) context: &'a Context<'a>,
-    pub(crate) request: Snapshot,
+    pub(crate) request: &'a bickford_request,
     pub(crate) reply: Option<Reply<A>>,
     pub(crate) buffer: Buffer,
     pub(crate) handle: Option<u64>,
@@ -159,7 +159,7 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         let Some(reply) = self.reply.take() else {
             return Err(Failure::argument("the reply was completed"));
         };
-        let request = Snapshot::new(&self.request.0);
+        let request = Snapshot::new(self.request);
         let complete = move |result: Result<&bickford_answer, Errno>, buffer: Buffer| {
             let request = request;
             // SAFETY: whoever completes the reply vouches for the answer's data.

@@ -12,7 +12,7 @@ use bickford::{Context, Errno, FileSystem, Negotiation, Reply};
 
 use crate::abi::*;
 use crate::answer::{Buffer, FlatAnswer};
-use crate::deferred::{self, Handle, InCall, Owner, Snapshot, errno};
+use crate::deferred::{self, Handle, InCall, Owner, errno};
 use crate::operations::{bit, for_each_operation};
 use crate::parameters::{Parameters, put_data};
 
@@ -122,7 +122,7 @@ impl Callbacks {
         let mut call = InCall {
             owner: self.owner,
             context: cx,
-            request: Snapshot::new(request),
+            request,
             reply: Some(reply),
             buffer,
             handle: None,

@@ -113,11 +113,7 @@ impl<F: FileSystem> Layer<F> {
         let Some(pre) = self.pre else {
             return Ok(None);
         };
-        let mut buffer = Buffer::with_room(if self.with_data || !is_data(request.operation) {
-            A::room(request)
-        } else {
-            0
-        })?;
+        let mut buffer = Buffer::with_room(room::<A>(request, self.with_data))?;
         let mut answer = bickford_answer::default();
         buffer.offer(&mut answer);
         // SAFETY: passed with this signature; its arguments live during the call.
@@ -178,8 +174,18 @@ const fn is_of_layer(node: u64) -> bool {
     node >= BICKFORD_NODE_OF_LAYER
 }
 
-fn is_data(operation: u32) -> bool {
-    matches!(operation, BICKFORD_OP_READ | BICKFORD_OP_WRITE)
+/// Whether calls see data of an operation: those of READ and WRITE with `with_data` alone.
+fn shows_data(operation: u32, with_data: bool) -> bool {
+    with_data || !matches!(operation, BICKFORD_OP_READ | BICKFORD_OP_WRITE)
+}
+
+/// How many bytes of data a call may answer.
+fn room<A: FlatAnswer>(request: &bickford_request, with_data: bool) -> u64 {
+    if shows_data(request.operation, with_data) {
+        A::room(request)
+    } else {
+        0
+    }
 }
 
 /// A reply for a caller who asked for `asked` bytes; a pre-call may have changed that.
@@ -204,13 +210,8 @@ fn run_post<A: FlatAnswer>(
     let (mut exposed, code) = match exposed {
         Ok(exposed) => (exposed, 0),
         Err(errno) => {
-            let room = if with_data || !is_data(request.operation) {
-                A::room(request)
-            } else {
-                0
-            };
             let failed = Exposed {
-                buffer: Buffer::with_room(room)?,
+                buffer: Buffer::with_room(room::<A>(request, with_data))?,
                 kept: None,
             };
             (failed, errno.raw_os_error())
@@ -241,7 +242,7 @@ impl Kept {
         // SAFETY: names and data were there for the call that this request describes, and still are.
         let memory = |start, length| unsafe { bytes(start, length) }.unwrap_or_default();
         let name = |start, length| CString::new(memory(start, length)).unwrap_or_default();
-        let data = if with_data || !is_data(request.operation) {
+        let data = if shows_data(request.operation, with_data) {
             memory(request.data, request.data_length)
         } else {
             &[]

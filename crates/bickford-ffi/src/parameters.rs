@@ -143,10 +143,6 @@ pub(crate) fn owner(request: &bickford_request) -> Option<LockOwner> {
     has(request, BICKFORD_HAS_LOCK_OWNER).then_some(LockOwner(request.lock_owner))
 }
 
-fn size(request: &bickford_request) -> u32 {
-    u32::try_from(request.size).unwrap_or(u32::MAX)
-}
-
 pub(crate) fn to_time(time: Timestamp) -> bickford_time {
     bickford_time {
         seconds: time.seconds,
@@ -195,16 +191,21 @@ fn lock(request: &bickford_request) -> Lock {
 }
 
 /// Implements [`Parameters`] for operations whose fields are numbers and names: each field with
-/// the expression that makes the flat value of it, and the one that makes it of the flat value.
+/// the expression that makes the flat value of it, and the one that makes it of the flat value. After
+/// them, fields that take several flat ones.
 macro_rules! parameters {
     ($($operation:ty { $($field:ident <=> $flat:ident: $out:expr, $back:expr);* $(;)? }
-        $(@name $name:ident)? $(@name2 $name2:ident)? $(@data $data:ident)?)+) => {
+        $(@name $name:ident)? $(@name2 $name2:ident)? $(@data $data:ident)?
+        $(@handle $handle:ident)? $(@owner $owner:ident)? $(@lock $lock:ident)?)+) => {
         $(impl<'a> Parameters<'a> for $operation {
             fn fill(&self, request: &mut bickford_request) {
                 $(request.$flat = ($out)(self.$field);)*
                 $(put_name(request, self.$name);)?
                 $(put_name2(request, self.$name2);)?
                 $(put_data(request, self.$data); request.size = self.$data.len() as u64;)?
+                $(put_handle(request, self.$handle);)?
+                $(put_owner(request, self.$owner);)?
+                $(put_lock(request, &self.$lock);)?
             }
 
             fn apply(&mut self, request: &bickford_request, changed: &'a Changed<'a>) {
@@ -213,6 +214,9 @@ macro_rules! parameters {
                 $(self.$name = changed.name(self.$name);)?
                 $(self.$name2 = changed.name2(self.$name2);)?
                 $(self.$data = changed.data.unwrap_or(self.$data);)?
+                $(self.$handle = handle(request);)?
+                $(self.$owner = owner(request);)?
+                $(self.$lock = lock(request);)?
             }
         })+
     };
@@ -228,6 +232,10 @@ fn node(id: NodeId) -> u64 {
 
 fn open(handle: FileHandle) -> u64 {
     handle.0
+}
+
+fn owned(owner: LockOwner) -> u64 {
+    owner.0
 }
 
 fn narrow(value: u64) -> u32 {
@@ -265,6 +273,19 @@ parameters! {
         flags <=> flags: same, same;
         open_flags <=> flags2: |flags: OpenInFlags| flags.bits(), OpenInFlags::from_bits_retain;
     }
+    Getattr { node <=> node: node, NodeId } @handle handle
+    Statx {
+        node <=> node: node, NodeId;
+        flags <=> flags: same, same;
+        mask <=> flags2: same, same;
+    } @handle handle
+    Read {
+        node <=> node: node, NodeId;
+        handle <=> handle: open, FileHandle;
+        offset <=> offset: same, same;
+        size <=> size: u64::from, narrow;
+        flags <=> flags: same, same;
+    } @owner lock_owner
     Statfs { node <=> node: node, NodeId }
     Fsync {
         node <=> node: node, NodeId;
@@ -293,7 +314,14 @@ parameters! {
     Flush {
         node <=> node: node, NodeId;
         handle <=> handle: open, FileHandle;
-        lock_owner <=> lock_owner: |owner: LockOwner| owner.0, LockOwner;
+        lock_owner <=> lock_owner: owned, LockOwner;
+    }
+    Release {
+        node <=> node: node, NodeId;
+        handle <=> handle: open, FileHandle;
+        flags <=> flags: same, same;
+        flock <=> flags2: u32::from, |flags| flags & 1 != 0;
+        lock_owner <=> lock_owner: owned, LockOwner;
     }
     Opendir {
         node <=> node: node, NodeId;
@@ -315,6 +343,11 @@ parameters! {
         node <=> node: node, NodeId;
         handle <=> handle: open, FileHandle;
     }
+    Getlk {
+        node <=> node: node, NodeId;
+        handle <=> handle: open, FileHandle;
+        owner <=> lock_owner: owned, LockOwner;
+    } @lock lock
     Access {
         node <=> node: node, NodeId;
         mask <=> flags: same, same;
@@ -344,84 +377,22 @@ parameters! {
         offset <=> offset: same, same;
         whence <=> flags: same, same;
     }
+    CopyFileRange {
+        node_in <=> node: node, NodeId;
+        handle_in <=> handle: open, FileHandle;
+        offset_in <=> offset: same, same;
+        node_out <=> node2: node, NodeId;
+        handle_out <=> handle2: open, FileHandle;
+        offset_out <=> offset2: same, same;
+        length <=> size: same, same;
+        flags <=> flags: narrow, u64::from;
+    }
     Syncfs { node <=> node: node, NodeId }
     Tmpfile {
         parent <=> node: node, NodeId;
         mode <=> mode: same, same;
         umask <=> umask: same, same;
         flags <=> flags: same, same;
-    }
-}
-
-impl<'a> Parameters<'a> for CopyFileRange {
-    fn fill(&self, request: &mut bickford_request) {
-        request.node = self.node_in.0;
-        request.handle = self.handle_in.0;
-        request.offset = self.offset_in;
-        request.node2 = self.node_out.0;
-        request.handle2 = self.handle_out.0;
-        request.offset2 = self.offset_out;
-        request.size = self.length;
-        request.flags = narrow(self.flags);
-    }
-
-    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
-        self.node_in = NodeId(request.node);
-        self.handle_in = FileHandle(request.handle);
-        self.offset_in = request.offset;
-        self.node_out = NodeId(request.node2);
-        self.handle_out = FileHandle(request.handle2);
-        self.offset_out = request.offset2;
-        self.length = request.size;
-        self.flags = u64::from(request.flags);
-    }
-}
-
-impl<'a> Parameters<'a> for Getattr {
-    fn fill(&self, request: &mut bickford_request) {
-        request.node = self.node.0;
-        put_handle(request, self.handle);
-    }
-
-    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
-        self.node = NodeId(request.node);
-        self.handle = handle(request);
-    }
-}
-
-impl<'a> Parameters<'a> for Statx {
-    fn fill(&self, request: &mut bickford_request) {
-        request.node = self.node.0;
-        request.flags = self.flags;
-        request.flags2 = self.mask;
-        put_handle(request, self.handle);
-    }
-
-    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
-        self.node = NodeId(request.node);
-        self.flags = request.flags;
-        self.mask = request.flags2;
-        self.handle = handle(request);
-    }
-}
-
-impl<'a> Parameters<'a> for Read {
-    fn fill(&self, request: &mut bickford_request) {
-        request.node = self.node.0;
-        request.handle = self.handle.0;
-        request.offset = self.offset;
-        request.size = u64::from(self.size);
-        request.flags = self.flags;
-        put_owner(request, self.lock_owner);
-    }
-
-    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
-        self.node = NodeId(request.node);
-        self.handle = FileHandle(request.handle);
-        self.offset = request.offset;
-        self.size = size(request);
-        self.flags = request.flags;
-        self.lock_owner = owner(request);
     }
 }
 
@@ -450,40 +421,6 @@ impl<'a> Parameters<'a> for Write<'a> {
 
     fn payload(&self) -> Option<io::Result<Cow<'a, [u8]>>> {
         Some(self.data.bytes())
-    }
-}
-
-impl<'a> Parameters<'a> for Release {
-    fn fill(&self, request: &mut bickford_request) {
-        request.node = self.node.0;
-        request.handle = self.handle.0;
-        request.flags = self.flags;
-        request.flags2 = u32::from(self.flock);
-        request.lock_owner = self.lock_owner.0;
-    }
-
-    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
-        self.node = NodeId(request.node);
-        self.handle = FileHandle(request.handle);
-        self.flags = request.flags;
-        self.flock = request.flags2 & 1 != 0;
-        self.lock_owner = LockOwner(request.lock_owner);
-    }
-}
-
-impl<'a> Parameters<'a> for Getlk {
-    fn fill(&self, request: &mut bickford_request) {
-        request.node = self.node.0;
-        request.handle = self.handle.0;
-        request.lock_owner = self.owner.0;
-        put_lock(request, &self.lock);
-    }
-
-    fn apply(&mut self, request: &bickford_request, _: &'a Changed<'a>) {
-        self.node = NodeId(request.node);
-        self.handle = FileHandle(request.handle);
-        self.owner = LockOwner(request.lock_owner);
-        self.lock = lock(request);
     }
 }
 
@@ -523,7 +460,7 @@ impl<'a> Parameters<'a> for Ioctl<'a> {
         self.flags = IoctlFlags::from_bits_retain(request.flags);
         self.command = request.flags2;
         self.argument = request.offset;
-        self.output_size = size(request);
+        self.output_size = narrow(request.size);
         self.input = changed.data.unwrap_or(self.input);
     }
 }
