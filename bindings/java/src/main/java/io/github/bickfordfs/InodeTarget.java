@@ -26,7 +26,7 @@ final class InodeTarget extends Target {
 
     long operations() {
         long mask = Operation.mask(fs.operations()) | 1L << DESTROY;
-        return Overrides.has(fs.getClass(), "forget") ? mask | 1L << FORGET : mask;
+        return Overrides.has(fs.getClass(), InodeFileSystem.class, "forget", _ -> true) ? mask | 1L << FORGET : mask;
     }
 
     @Override

@@ -1,8 +1,10 @@
 package io.github.bickfordfs;
 
 import java.lang.reflect.Method;
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Set;
+import java.util.function.Predicate;
 
 /** Which methods of a file system are its own. */
 final class Overrides {
@@ -12,34 +14,19 @@ final class Overrides {
     static Set<Operation> of(Class<?> type) {
         Set<Operation> operations = EnumSet.noneOf(Operation.class);
         for (Operation operation : Operation.values()) {
-            if (has(type, operation.method())) {
+            if (has(type, InodeFileSystem.class, operation.method(), _ -> true)) {
                 operations.add(operation);
             }
         }
         return operations;
     }
 
-    /** Whether a public method of this name that takes a request is not the interface's default. */
-    static boolean has(Class<?> type, String name) {
-        for (Method method : type.getMethods()) {
-            if (method.getName().equals(name) && overrides(method)) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    private static boolean overrides(Method method) {
-        if (method.getDeclaringClass() == InodeFileSystem.class || method.isBridge()) {
-            return false;
-        }
-        for (Method original : InodeFileSystem.class.getMethods()) {
-            if (original.getName().equals(method.getName())
-                    && java.util.Arrays.equals(original.getParameterTypes(), method.getParameterTypes())) {
-                return true;
-            }
-        }
-        return false;
+    /** Whether one of the methods of this name is not the default of the interface that declares it. */
+    static boolean has(Class<?> type, Class<?> declaring, String name, Predicate<Method> which) {
+        return Arrays.stream(type.getMethods()).anyMatch(method -> method.getName().equals(name)
+                && method.getDeclaringClass() != declaring
+                && declares(declaring, name, method.getParameterTypes())
+                && which.test(method));
     }
 
     /** The operations whose pre-calls or post-calls a {@link JavaFuse} overrides. */
@@ -48,7 +35,7 @@ final class Overrides {
         for (Operation operation : Operation.values()) {
             String name = operation.method(prefix);
             for (Class<?> at = type; at != JavaFuse.class; at = at.getSuperclass()) {
-                if (declares(at, name)) {
+                if (declares(at, name, Call.class)) {
                     operations.add(operation);
                 }
             }
@@ -56,9 +43,9 @@ final class Overrides {
         return operations;
     }
 
-    private static boolean declares(Class<?> type, String name) {
+    private static boolean declares(Class<?> type, String name, Class<?>... parameters) {
         try {
-            type.getDeclaredMethod(name, Call.class);
+            type.getDeclaredMethod(name, parameters);
             return true;
         } catch (NoSuchMethodException e) {
             return false;

@@ -3,7 +3,6 @@ package io.github.bickfordfs;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.EnumSet;
@@ -12,7 +11,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Predicate;
 
 /** A {@link PathFileSystem} over inodes. */
 final class PathAdapter implements InodeFileSystem {
@@ -65,33 +63,14 @@ final class PathAdapter implements InodeFileSystem {
     }
 
     private boolean overrides(String name) {
-        return overrides(name, _ -> true);
+        return Overrides.has(fs.getClass(), PathFileSystem.class, name, _ -> true);
     }
 
     private boolean overridesByHandle(String name) {
         // truncate(path, size) has a long there, too.
         int fewest = name.equals("truncate") ? 3 : 2;
-        return overrides(name, method ->
+        return Overrides.has(fs.getClass(), PathFileSystem.class, name, method ->
                 method.getParameterCount() >= fewest && method.getParameterTypes()[1] == long.class);
-    }
-
-    private boolean overrides(String name, Predicate<Method> which) {
-        for (Method method : fs.getClass().getMethods()) {
-            if (method.getName().equals(name) && method.getDeclaringClass() != PathFileSystem.class
-                    && declared(method) && which.test(method)) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    private static boolean declared(Method method) {
-        try {
-            PathFileSystem.class.getMethod(method.getName(), method.getParameterTypes());
-            return true;
-        } catch (NoSuchMethodException e) {
-            return false;
-        }
     }
 
     private String path(Request request) throws FuseException {

@@ -147,6 +147,14 @@ class TargetTest {
         assertEquals(List.of(3L, 4L, 5L), forgotten);
     }
 
+    /** The compiler gives it methods that call those of the class that others do not see. */
+    public static class Visible extends OneFile {}
+
+    @Test
+    void whatIsInheritedFromAClassThatIsNotPublicIsItsOwn() {
+        assertEquals(Overrides.of(OneFile.class), Overrides.of(Visible.class));
+    }
+
     /** As a difference of two times may be. In C the numbers have no sign. */
     @Test
     void whatIsOverIsNotValidForEver() {
