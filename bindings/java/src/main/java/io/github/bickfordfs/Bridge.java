@@ -118,29 +118,22 @@ final class Bridge {
     }
 
     private static int pre(long user, long request, long answer) {
-        try {
-            Target target = targets[(int) user];
-            Call call = call(target);
-            boolean wasInterrupted = Thread.currentThread().isInterrupted();
-            call.begin(request, answer, 0, target);
-            try {
-                return target.pre(operation(request), call);
-            } finally {
-                finish(call, wasInterrupted);
-            }
-        } catch (Throwable e) {
-            return failed(user, request, e);
-        }
+        return around(user, request, answer, true, 0);
     }
 
     private static int post(long user, long request, long answer, int result) {
+        return around(user, request, answer, false, result);
+    }
+
+    private static int around(long user, long request, long answer, boolean before, int result) {
         try {
             Target target = targets[(int) user];
             Call call = call(target);
             boolean wasInterrupted = Thread.currentThread().isInterrupted();
             call.begin(request, answer, 0, target);
             try {
-                return target.post(operation(request), call, result);
+                int operation = operation(request);
+                return before ? target.pre(operation, call) : target.post(operation, call, result);
             } finally {
                 finish(call, wasInterrupted);
             }

@@ -1,6 +1,7 @@
 package io.github.bickfordfs;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -97,6 +98,23 @@ final class Native {
         return e instanceof Error error ? error : new AssertionError("a native call threw", e);
     }
 
+    /** A call of one of the functions above. */
+    private interface Downcall {
+        int call() throws Throwable;
+    }
+
+    private static int code(Downcall function) {
+        try {
+            return function.call();
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    private static void check(Downcall function) throws IOException {
+        check(code(function));
+    }
+
     private static void check(int code) throws IOException {
         if (code < 0) {
             throw new IOException(lastError());
@@ -120,13 +138,9 @@ final class Native {
             callbacks.set(JAVA_LONG, 8, operations);
             callbacks.set(ADDRESS, 16, dispatch);
             MemorySegment session = arena.allocate(8, 8);
-            check((int) MOUNT.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
+            check(() -> (int) MOUNT.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
                     config(arena, options), callbacks, session));
             return session.get(JAVA_LONG, 0);
-        } catch (IOException | RuntimeException e) {
-            throw e;
-        } catch (Throwable e) {
-            throw unexpected(e);
         }
     }
 
@@ -146,13 +160,9 @@ final class Native {
             layer.set(ADDRESS, 40, pre);
             layer.set(ADDRESS, 48, post);
             MemorySegment session = arena.allocate(8, 8);
-            check((int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
+            check(() -> (int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
                     arena.allocateFrom(options.options()), config(arena, options), layer, session));
             return session.get(JAVA_LONG, 0);
-        } catch (IOException | RuntimeException e) {
-            throw e;
-        } catch (Throwable e) {
-            throw unexpected(e);
         }
     }
 
@@ -166,12 +176,7 @@ final class Native {
 
     /** Whether the session ended before the timeout; a negative timeout is for ever. */
     static boolean await(long session, long milliseconds) throws IOException {
-        int code;
-        try {
-            code = (int) WAIT.invokeExact(session, milliseconds);
-        } catch (Throwable e) {
-            throw unexpected(e);
-        }
+        int code = code(() -> (int) WAIT.invokeExact(session, milliseconds));
         if (code == ERROR_TIMEOUT) {
             return false;
         }
@@ -180,23 +185,11 @@ final class Native {
     }
 
     static void unmount(long session, int mode) throws IOException {
-        int code;
-        try {
-            code = (int) UNMOUNT.invokeExact(session, mode);
-        } catch (Throwable e) {
-            throw unexpected(e);
-        }
-        check(code);
+        check(() -> (int) UNMOUNT.invokeExact(session, mode));
     }
 
     static void close(long session) throws IOException {
-        int code;
-        try {
-            code = (int) CLOSE.invokeExact(session);
-        } catch (Throwable e) {
-            throw unexpected(e);
-        }
-        check(code);
+        check(() -> (int) CLOSE.invokeExact(session));
     }
 
     static long connection(long session) {
@@ -254,71 +247,35 @@ final class Native {
     }
 
     static void notifyInode(long session, long node, long offset, long length) throws IOException {
-        int code;
-        try {
-            code = (int) NOTIFY_INODE.invokeExact(session, node, offset, length);
-        } catch (Throwable e) {
-            throw unexpected(e);
-        }
-        check(code);
+        check(() -> (int) NOTIFY_INODE.invokeExact(session, node, offset, length));
     }
 
     static void notifyEntry(long session, long parent, byte[] name, boolean expire) throws IOException {
-        int code;
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment bytes = arena.allocate(Math.max(1, name.length));
-            bytes.copyFrom(MemorySegment.ofArray(name));
-            code = (int) NOTIFY_ENTRY.invokeExact(session, parent, bytes, (long) name.length, expire ? 1 : 0);
-        } catch (Throwable e) {
-            throw unexpected(e);
+            MemorySegment bytes = arena.allocateFrom(JAVA_BYTE, name);
+            check(() -> (int) NOTIFY_ENTRY.invokeExact(session, parent, bytes, bytes.byteSize(), expire ? 1 : 0));
         }
-        check(code);
     }
 
     static void notifyDelete(long session, long parent, long child, byte[] name) throws IOException {
-        int code;
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment bytes = arena.allocate(Math.max(1, name.length));
-            bytes.copyFrom(MemorySegment.ofArray(name));
-            code = (int) NOTIFY_DELETE.invokeExact(session, parent, child, bytes, (long) name.length);
-        } catch (Throwable e) {
-            throw unexpected(e);
+            MemorySegment bytes = arena.allocateFrom(JAVA_BYTE, name);
+            check(() -> (int) NOTIFY_DELETE.invokeExact(session, parent, child, bytes, bytes.byteSize()));
         }
-        check(code);
     }
 
     static void notifyStore(long session, long node, long offset, MemorySegment data) throws IOException {
-        int code;
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment bytes = data;
-            if (!data.isNative()) {
-                bytes = arena.allocate(Math.max(1, data.byteSize()));
-                MemorySegment.copy(data, 0, bytes, 0, data.byteSize());
-            }
-            code = (int) NOTIFY_STORE.invokeExact(session, node, offset, bytes, data.byteSize());
-        } catch (Throwable e) {
-            throw unexpected(e);
+            MemorySegment bytes = data.isNative() ? data : arena.allocate(data.byteSize()).copyFrom(data);
+            check(() -> (int) NOTIFY_STORE.invokeExact(session, node, offset, bytes, bytes.byteSize()));
         }
-        check(code);
     }
 
     static void notifyPoll(long session, long waiter) throws IOException {
-        int code;
-        try {
-            code = (int) NOTIFY_POLL.invokeExact(session, waiter);
-        } catch (Throwable e) {
-            throw unexpected(e);
-        }
-        check(code);
+        check(() -> (int) NOTIFY_POLL.invokeExact(session, waiter));
     }
 
     static void notifyFlush(long session) throws IOException {
-        int code;
-        try {
-            code = (int) NOTIFY_FLUSH.invokeExact(session);
-        } catch (Throwable e) {
-            throw unexpected(e);
-        }
-        check(code);
+        check(() -> (int) NOTIFY_FLUSH.invokeExact(session));
     }
 }

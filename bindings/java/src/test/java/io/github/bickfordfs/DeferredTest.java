@@ -1,5 +1,6 @@
 package io.github.bickfordfs;
 
+import static io.github.bickfordfs.AllAtOnce.start;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -16,7 +17,6 @@ import java.util.Arrays;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -45,14 +45,6 @@ class DeferredTest {
         void deferred(Request request, Deferred deferred) {
             owed.add(deferred);
         }
-    }
-
-    private static <T> FutureTask<T> start(java.util.concurrent.Callable<T> call) {
-        FutureTask<T> task = new FutureTask<>(call);
-        Thread thread = new Thread(task);
-        thread.setDaemon(true);
-        thread.start();
-        return task;
     }
 
     @Test

@@ -253,10 +253,7 @@ class OpenFilesTest {
             int first = open(file, Libc.O_RDWR | Libc.O_CREAT | Libc.O_EXCL);
             int second = open(file, Libc.O_RDWR);
             Files.delete(file);
-            FutureTask<Map<String, Object>> stat = new FutureTask<>(() -> stat(second));
-            Thread thread = new Thread(stat);
-            thread.setDaemon(true);
-            thread.start();
+            FutureTask<Map<String, Object>> stat = AllAtOnce.start(() -> stat(second));
             assertTrue(fs.asked.await(Place.DEADLINE_SECONDS, TimeUnit.SECONDS));
             Libc.close(first);
             // Requests that follow RELEASE: it is served by now, or the test proves less, but does not fail.

@@ -65,13 +65,10 @@ final class Place implements AutoCloseable {
     /** Aborts the connection and takes the mount away. */
     private void abort() {
         try {
-            for (String line : Files.readAllLines(Path.of("/proc/self/mountinfo"))) {
-                String[] fields = line.split(" ");
-                if (fields[4].equals(mountpoint.toString())) {
-                    Path connection = Path.of("/sys/fs/fuse/connections", fields[2].split(":")[1], "abort");
-                    if (Files.exists(connection)) {
-                        Files.writeString(connection, "1");
-                    }
+            for (String[] mount : mounts()) {
+                Path connection = Path.of("/sys/fs/fuse/connections", mount[2].split(":")[1], "abort");
+                if (Files.exists(connection)) {
+                    Files.writeString(connection, "1");
                 }
             }
             command("umount", "-l", mountpoint.toString());
@@ -81,12 +78,15 @@ final class Place implements AutoCloseable {
     }
 
     boolean isMounted() throws IOException {
-        for (String line : Files.readAllLines(Path.of("/proc/self/mountinfo"))) {
-            if (line.split(" ")[4].equals(mountpoint.toString())) {
-                return true;
-            }
-        }
-        return false;
+        return !mounts().isEmpty();
+    }
+
+    /** The fields of what the mount table has of the mount point. */
+    private List<String[]> mounts() throws IOException {
+        return Files.readAllLines(Path.of("/proc/self/mountinfo")).stream()
+                .map(line -> line.split(" "))
+                .filter(fields -> fields[4].equals(mountpoint.toString()))
+                .toList();
     }
 
     /** Waits for a condition that must come true before the watchdog barks. */

@@ -75,7 +75,6 @@ public final class NioFs implements PathFileSystem {
         if (a.isDirectory()) {
             attr = Attr.directory(0, writable ? 0755 : 0555);
         } else if (a.isSymbolicLink()) {
-            attr = Attr.file(0, 0, a.size());
             attr = new Attr(0, Attr.S_IFLNK | 0777, 1, 0, 0, 0, a.size(), 0, modified, modified, modified);
         } else {
             attr = Attr.file(0, writable ? 0644 : 0444, a.size());
