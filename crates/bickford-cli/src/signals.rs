@@ -132,8 +132,7 @@ fn detach(guard: &MountGuard) -> Result<(), UnmountError> {
 
 /// The mount is its maker's: the session ends by its connection, and leaves a dead mount.
 fn end_connection(session: &MountedSession) {
-    let number = session.connection().and_then(|it| u32::try_from(it).ok());
-    let aborted = match number {
+    let aborted = match session.connection() {
         Some(connection) => bickford::mount::abort(connection),
         None => Err(io::Error::other("the kernel does not tell its number")),
     };

@@ -122,7 +122,7 @@ fn every_request_is_counted_as_the_kernel_counts_it() {
             fixture.session().server().in_flight().is_empty() && now == before.replace(now.clone())
         });
         let connection = fixture.session().connection().unwrap();
-        let tracepoints = Tracepoints::open(Some(u32::try_from(connection).unwrap())).unwrap();
+        let tracepoints = Tracepoints::open(Some(connection)).unwrap();
         assert_eq!(instances_of_this_process(), 1);
         let tracepoints = RefCell::new(tracepoints);
         let before = before.into_inner();
@@ -163,7 +163,7 @@ fn callers_are_named_and_what_a_killed_process_left_is_removed() {
     let left = tracefs().unwrap().join("instances/bickford-4194305-0");
     fs::create_dir_all(&left).unwrap();
     let fixture = Fixture::new(Subject::new(), bickford::SessionConfig::default());
-    let connection = u32::try_from(fixture.session().connection().unwrap()).unwrap();
+    let connection = fixture.session().connection().unwrap();
     let mut tracepoints = Tracepoints::open(Some(connection)).unwrap();
     tracepoints.name_callers();
     assert!(!Path::new(&left).exists());
@@ -194,7 +194,7 @@ fn a_watched_thread_enters_waits_and_returns_around_its_request() {
         return;
     }
     let fixture = Fixture::new(Subject::new(), bickford::SessionConfig::default());
-    let connection = u32::try_from(fixture.session().connection().unwrap()).unwrap();
+    let connection = fixture.session().connection().unwrap();
     let mut tracepoints = Tracepoints::open(Some(connection)).unwrap();
     let instances = tracefs().unwrap().join("instances");
     let thread = rustix::thread::gettid().as_raw_nonzero().get();

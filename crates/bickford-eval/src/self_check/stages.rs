@@ -344,7 +344,7 @@ mod tests {
     fn stages(prepare: Prepare) -> Option<StageSum> {
         let directory = tempfile::tempdir().unwrap();
         let session = mount(directory.path())?;
-        let connection = u32::try_from(session.connection().unwrap()).unwrap();
+        let connection = session.connection().unwrap();
         let control = session.serve_control().unwrap();
         let caller = Caller::start(directory.path(), "c", prepare, COUNT).unwrap();
         let told = measure(connection, caller);

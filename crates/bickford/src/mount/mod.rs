@@ -350,7 +350,7 @@ fn listed(mountpoint: &Path, ids: Option<MountIds>, device: &OwnedFd) -> io::Res
     let mut here = all.iter().filter(|entry| entry.mountpoint == mountpoint);
     let entry = match (&ids, connection) {
         (Some(ids), _) => here.find(|entry| entry.id == ids.listed),
-        (None, Some(number)) => here.find(|entry| u64::from(entry.connection()) == number),
+        (None, Some(number)) => here.find(|entry| entry.connection() == number),
         (None, None) => MountEntry::top_of(&all, mountpoint),
     };
     let entry = entry

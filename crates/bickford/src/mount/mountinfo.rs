@@ -93,6 +93,12 @@ impl MountEntry {
             .collect())
     }
 
+    /// A mount of a connection, the first that is listed.
+    pub(crate) fn of_connection(connection: u32) -> io::Result<Option<Self>> {
+        let mut all = Self::all()?.into_iter();
+        Ok(all.find(|entry| entry.connection() == connection))
+    }
+
     /// The topmost mount at exactly `mountpoint` (an absolute path without symbolic links), which is what the
     /// path leads to; none where something that is mounted above hides it.
     pub fn at(mountpoint: &Path) -> io::Result<Option<Self>> {

@@ -10,7 +10,7 @@ use super::SessionConfig;
 use crate::dispatch::Server;
 use crate::transport::dev_fuse::{Channel, Pool};
 use crate::transport::io_uring::{Prepared, Rings, StartError, io_uring_obstacle};
-use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, Yielding};
+use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, abort};
 
 /// What carries requests.
 #[derive(Debug)]
@@ -54,16 +54,19 @@ pub(super) struct Plan {
     rings: Result<Prepared, String>,
     insists: bool,
     workers: Workers,
+    connection: Option<u32>,
 }
 
 impl Plan {
-    pub(super) fn new(device: &Arc<OwnedFd>, config: &SessionConfig) -> io::Result<Self> {
+    pub(super) fn new(
+        device: &Arc<OwnedFd>,
+        config: &SessionConfig,
+        connection: Option<u32>,
+    ) -> io::Result<Self> {
         let insists = config.transport == TransportChoice::IoUring;
         let rings = match config.transport {
             TransportChoice::DevFuse => Err("/dev/fuse was chosen".into()),
-            TransportChoice::Auto | TransportChoice::IoUring => {
-                prepare(device, config.workers, config.yielding)
-            }
+            TransportChoice::Auto | TransportChoice::IoUring => prepare(device, config, connection),
         };
         if let (true, Err(reason)) = (insists, &rings) {
             let text = format!("transport io_uring cannot be had: {reason}");
@@ -73,6 +76,7 @@ impl Plan {
             rings,
             insists,
             workers: config.workers,
+            connection,
         })
     }
 
@@ -103,7 +107,7 @@ impl Plan {
         };
         let channel = Channel::new(Arc::clone(device));
         if self.insists {
-            if let Err(error) = crate::transport::abort::abort(device) {
+            if let Err(error) = abort::abort(self.connection) {
                 tracing::warn!("{error}");
             }
             let text = format!("transport io_uring cannot be had: {reason}");
@@ -128,16 +132,17 @@ fn with_rings(rings: Rings) -> (Carrier, TransportInForce) {
 
 fn prepare(
     device: &Arc<OwnedFd>,
-    workers: Workers,
-    yielding: Yielding,
+    config: &SessionConfig,
+    connection: Option<u32>,
 ) -> Result<Prepared, String> {
-    if workers.max == 1 {
+    if config.workers.max == 1 {
         return Err("one worker handles one request after the other; \
                     io_uring needs threads for every CPU"
             .into());
     }
     match io_uring_obstacle() {
         Some(obstacle) => Err(obstacle),
-        None => Prepared::new(device, workers, yielding).map_err(|error| error.to_string()),
+        None => Prepared::new(device, config.workers, config.yielding, connection)
+            .map_err(|error| error.to_string()),
     }
 }

@@ -88,7 +88,8 @@ impl SessionConfig {
 #[derive(Debug)]
 pub struct Session {
     server: Arc<Server>,
-    device: Arc<OwnedFd>,
+    /// Number of the connection, where it is known.
+    connection: Option<u32>,
     carrier: Carrier,
     transport: TransportInForce,
     notify: Mutex<Option<JoinHandle<()>>>,
@@ -117,12 +118,12 @@ impl Session {
         filesystem: impl FileSystem,
         device: OwnedFd,
         config: SessionConfig,
-        connection: Option<u64>,
+        connection: Option<u32>,
     ) -> io::Result<Self> {
         descriptors::make_room(&device);
         descriptors::make_waiting(&device)?;
         let device = Arc::new(device);
-        let plan = Plan::new(&device, &config)?;
+        let plan = Plan::new(&device, &config, connection)?;
         let mut limits = config.server;
         limits
             .allowed
@@ -140,18 +141,18 @@ impl Session {
         let (holder, low_latency) = start_holder(config, &server);
         let session = Self {
             server,
-            device,
+            connection,
             carrier,
             transport,
             notify: Mutex::new(Some(notify)),
             holder: Mutex::new(holder),
             low_latency,
         };
-        session.log_start(config, connection);
+        session.log_start(config);
         Ok(session)
     }
 
-    fn log_start(&self, config: SessionConfig, connection: Option<u64>) {
+    fn log_start(&self, config: SessionConfig) {
         let Some(Negotiated {
             protocol,
             negotiation,
@@ -167,7 +168,8 @@ impl Session {
             workers = config.workers.max.max(1),
             queues = self.carrier.queues(),
             max_write = negotiation.max_write(),
-            read_ahead_kb = connection
+            read_ahead_kb = self
+                .connection
                 .and_then(read_ahead::in_force)
                 .unwrap_or(negotiation.max_readahead() / 1024),
             max_background,
@@ -239,18 +241,19 @@ impl Session {
     /// Ends the session: every request in flight and every later one fails in its caller.
     ///
     /// # Errors
-    /// When the kernel does not tell the connection's number (before Linux 6.16), or fusectl is not
-    /// mounted at /sys/fs/fuse/connections.
+    /// When the connection's number is not known ([`Session::connection`]), or fusectl is not mounted at
+    /// /sys/fs/fuse/connections.
     pub fn abort(&self) -> io::Result<()> {
-        abort::abort(&self.device)?;
+        abort::abort(self.connection)?;
         self.server.in_flight().end();
         Ok(())
     }
 
-    /// Number of the connection in /sys/fs/fuse/connections, where the kernel tells it.
+    /// Number of the connection in /sys/fs/fuse/connections. Of a device that was not mounted here it is known
+    /// from Linux 6.16 on.
     #[must_use]
-    pub fn connection(&self) -> Option<u64> {
-        abort::connection(&self.device)
+    pub fn connection(&self) -> Option<u32> {
+        self.connection
     }
 
     /// Waits until the session has ended, unmounted or aborted, and [`FileSystem::destroy`] has
@@ -273,7 +276,7 @@ impl Session {
 }
 
 /// Before the first request is served, so that whoever opens files has it.
-fn raise_read_ahead(server: &Server, connection: Option<u64>) {
+fn raise_read_ahead(server: &Server, connection: Option<u32>) {
     let wanted = server
         .negotiated()
         .and_then(|settled| settled.negotiation.read_ahead());
@@ -285,7 +288,7 @@ fn raise_read_ahead(server: &Server, connection: Option<u64>) {
 }
 
 /// Before the first page is dirty, too.
-fn limit_write_back(server: &Server, connection: Option<u64>) {
+fn limit_write_back(server: &Server, connection: Option<u32>) {
     let writes_back = server
         .negotiated()
         .is_some_and(|settled| settled.protocol.flags.contains(InitFlags::WRITEBACK_CACHE));

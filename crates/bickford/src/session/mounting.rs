@@ -71,7 +71,6 @@ impl Session {
         config.server.default_permissions = mounted.guard.checks_permissions();
         let connection = mounted
             .connection()
-            .map(u64::from)
             .or_else(|| abort::connection(&mounted.device));
         match Self::begin(filesystem, mounted.device, config, connection) {
             Ok(session) => Ok(MountedSession {

@@ -7,18 +7,18 @@
 
 use std::fs;
 
-fn file_of(connection: u64) -> String {
+fn file_of(connection: u32) -> String {
     format!("/sys/class/bdi/0:{connection}/read_ahead_kb")
 }
 
 /// The read-ahead in force, in KiB.
-pub(super) fn in_force(connection: u64) -> Option<u32> {
+pub(super) fn in_force(connection: u32) -> Option<u32> {
     let text = fs::read_to_string(file_of(connection)).ok()?;
     text.trim().parse().ok()
 }
 
 /// Sets the read-ahead. Nothing here looks at the mount itself, which nobody serves yet.
-pub(super) fn set(connection: u64, kib: u32) {
+pub(super) fn set(connection: u32, kib: u32) {
     let file = file_of(connection);
     if let Err(error) = fs::write(&file, kib.to_string()) {
         tracing::debug!("write {kib} to {file}: {error}; root may, and reads are smaller without");

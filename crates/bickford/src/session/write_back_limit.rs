@@ -28,7 +28,7 @@ pub fn write_back_share() -> Option<u64> {
 /// Keeps dirty pages of `connection` to their part of the memory limit of this process, if there is
 /// one, and tells how many bytes that is. Nothing here looks at the mount itself, which nobody
 /// serves yet.
-pub(super) fn apply(connection: u64) -> Option<u64> {
+pub(super) fn apply(connection: u32) -> Option<u64> {
     let part = write_back_share()?;
     let file = format!("/sys/class/bdi/0:{connection}/max_bytes");
     let in_force: u64 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;

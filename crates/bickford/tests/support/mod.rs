@@ -122,7 +122,7 @@ impl Drop for Fixture {
 
 /// Aborts the connection after the deadline, so that whoever hangs in it fails. Until the sender is
 /// dropped.
-pub fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinHandle<()>) {
+pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> (Sender<()>, JoinHandle<()>) {
     let (done, over) = channel();
     let thread = std::thread::spawn(move || {
         if over.recv_timeout(DEADLINE * 2) == Err(RecvTimeoutError::Timeout) {
@@ -140,11 +140,10 @@ pub fn watch(mountpoint: PathBuf, connection: Option<u64>) -> (Sender<()>, JoinH
 
 /// Aborts a connection, with fusectl mounted where it was not. What fails is said: the process
 /// ends then all the same.
-fn abort(connection: u64) {
+fn abort(connection: u32) {
     show_connections();
-    let control = Path::new(CONNECTIONS).join(connection.to_string());
-    if let Err(error) = std::fs::write(control.join("abort"), "1") {
-        println!("write {}/abort: {error}", control.display());
+    if let Err(error) = bickford::mount::abort(connection) {
+        println!("abort connection {connection}: {error}");
     }
 }
 

@@ -15,6 +15,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -143,15 +144,12 @@ fn reach(kicker: &Kicker, queue: u16) -> bool {
     false
 }
 
-fn mountpoint(shared: &Shared) -> Option<std::path::PathBuf> {
-    let connection = shared.connection?;
-    let entries = MountEntry::all().unwrap_or_default();
-    let mut mounts = entries.into_iter();
-    let mount = mounts.find(|entry| entry.major == 0 && u64::from(entry.minor) == connection);
-    mount.map(|entry| entry.mountpoint)
+fn mountpoint(shared: &Shared) -> Option<PathBuf> {
+    let mount = MountEntry::of_connection(shared.connection?).ok()??;
+    Some(mount.mountpoint)
 }
 
-fn start(kicker: &Kicker, mountpoint: &std::path::Path) -> Option<Child> {
+fn start(kicker: &Kicker, mountpoint: &Path) -> Option<Child> {
     let spawned = Command::new("sh")
         .args([OsStr::new("-c"), OsStr::new(SCRIPT), mountpoint.as_os_str()])
         .stdin(Stdio::piped())

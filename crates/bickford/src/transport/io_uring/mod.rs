@@ -31,7 +31,7 @@ mod watch;
 mod yielding;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -75,8 +75,8 @@ struct Shared {
     kickers: Vec<kick::Kicker>,
     pace: pace::Pace,
     yielding: yielding::Common,
-    /// Number of the connection, where the kernel tells it.
-    connection: Option<u64>,
+    /// Number of the connection, where it is known.
+    connection: Option<u32>,
     stopping: AtomicBool,
     /// Wakes the watcher.
     bell: OwnedFd,
@@ -113,6 +113,13 @@ impl Shared {
             for member in queue.members().iter() {
                 member.port.wake();
             }
+        }
+    }
+
+    /// Aborts the connection because it cannot be served any more.
+    fn give_up(&self) {
+        if let Err(error) = super::abort::abort(self.connection) {
+            tracing::error!("the connection was not aborted, its requests hang: {error}");
         }
     }
 
@@ -173,6 +180,7 @@ impl Prepared {
         device: &Arc<OwnedFd>,
         workers: Workers,
         yielding: Yielding,
+        connection: Option<u32>,
     ) -> io::Result<Self> {
         let cpus = probe::possible_cpus()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -189,7 +197,7 @@ impl Prepared {
             kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
             pace: pace::Pace::default(),
             yielding: yielding::Common::new(yielding),
-            connection: super::abort::connection(device),
+            connection,
             stopping: AtomicBool::new(false),
             bell: rustix::event::eventfd(0, flags)?,
             watching: AtomicBool::new(false),
@@ -215,7 +223,7 @@ impl Prepared {
         for starting in self.starting {
             if let Err(error) = starting.go(dispatcher, Role::First) {
                 rings.shared.stop();
-                return Err(refused(&rings.shared.device, error));
+                return Err(refused(&rings.shared, error));
             }
         }
         for queue in &rings.shared.queues {
@@ -230,7 +238,7 @@ impl Prepared {
         let started = watch::start(&rings.shared, dispatcher)
             .and_then(|()| reader::start(&rings.shared, dispatcher));
         if let Err(error) = started {
-            give_up(&rings.shared.device);
+            rings.shared.give_up();
             rings.shared.stop();
             return Err(StartError::Broken(error));
         }
@@ -271,11 +279,11 @@ pub(crate) enum StartError {
 }
 
 /// What comes of a queue that could not be registered.
-fn refused(device: &OwnedFd, error: io::Error) -> StartError {
-    match go_back(device) {
+fn refused(shared: &Shared, error: io::Error) -> StartError {
+    match go_back(&shared.device) {
         Ok(()) => StartError::Refused(error),
         Err(also) => {
-            give_up(device);
+            shared.give_up();
             let text = format!("{error}; going back to /dev/fuse: {also}");
             StartError::Broken(io::Error::new(error.kind(), text))
         }
@@ -333,12 +341,5 @@ impl Rings {
     pub(crate) fn join(&self) {
         let parts = self.shared.parts();
         drop(self.shared.changed.wait_while(parts, |parts| *parts > 0));
-    }
-}
-
-/// Aborts the connection because it cannot be served any more.
-fn give_up(device: impl AsFd) {
-    if let Err(error) = super::abort::abort(device) {
-        tracing::error!("the connection was not aborted, its requests hang: {error}");
     }
 }

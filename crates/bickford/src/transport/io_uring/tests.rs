@@ -71,12 +71,12 @@ fn mounted(choice: TransportChoice, body: impl FnOnce(&Path, &MountedSession)) -
     Some(())
 }
 
-fn abort_after_deadline(connection: u64) -> Sender<()> {
+fn abort_after_deadline(connection: u32) -> Sender<()> {
     let (done, over) = channel::<()>();
     std::thread::spawn(move || {
         if over.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             println!("HUNG: aborting connection {connection}");
-            let _ = fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
+            let _ = crate::mount::abort(connection);
         }
     });
     done

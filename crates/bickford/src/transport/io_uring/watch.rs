@@ -17,7 +17,7 @@ use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
 use super::spawn::Role;
 use super::yielding::QUIET;
-use super::{Part, Shared, give_up, spawn};
+use super::{Part, Shared, spawn};
 use crate::dispatch;
 
 /// A thread that is in the same handler after this time is stuck.
@@ -159,7 +159,7 @@ impl Watcher {
                 queue,
                 "a thread that serves requests died; aborting the connection"
             );
-            give_up(&self.shared.device);
+            self.shared.give_up();
             self.shared.stop();
         }
         left > 0
