@@ -100,7 +100,8 @@ impl Server {
     ) {
         let (flags, flags2) = negotiation.wanted().to_words();
         let (max_background, congestion_threshold) = negotiation.background();
-        let (max_write, max_pages) = sizes(&negotiation);
+        let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+        let (max_write, max_pages) = sizes(&negotiation, page);
         let minor = input.minor.min(abi::MINOR_VERSION);
         let out = InitOut {
             major: abi::KERNEL_VERSION,
@@ -170,25 +171,26 @@ impl Server {
     }
 }
 
-/// `max_write` and `max_pages` as they are answered.
+/// `max_write` and `max_pages`, of `page` bytes each, as they are answered.
 ///
 /// An entry of io_uring has for the kernel the larger of the two. Linux 6.18 does not look whether a request fits:
 /// with a value of an extended attribute that does not, the thread that takes it and its caller are lost until the
 /// machine is restarted (`BUG_ON` in `fuse_copy_fill` of fs/fuse/dev.c). A request for data has neither more bytes
 /// nor more pages than are answered; so over io_uring the pages bound it where `max_write` must be larger.
-fn sizes(negotiation: &Negotiation) -> (u32, u16) {
+fn sizes(negotiation: &Negotiation, page: u32) -> (u32, u16) {
     let max_write = negotiation.max_write();
     let pages = |count| u16::try_from(count).unwrap_or(u16::MAX);
     let bounded = InitFlags::OVER_IO_URING | InitFlags::MAX_PAGES;
     if negotiation.wanted().contains(bounded) && max_write < DATA_MIN {
-        return (DATA_MIN, pages(max_write / 4096));
+        return (DATA_MIN, pages(max_write / page));
     }
-    (max_write, pages(max_write.div_ceil(4096)))
+    (max_write, pages(max_write.div_ceil(page)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filesystem::MAX_WRITE;
     use zerocopy::FromZeros;
 
     #[test]
@@ -201,7 +203,7 @@ mod tests {
             if over_io_uring {
                 negotiation.want(InitFlags::OVER_IO_URING);
             }
-            sizes(&negotiation)
+            sizes(&negotiation, 4096)
         };
         for max_write in [4096, 5000, 65_536, DATA_MIN - 1] {
             let pages = u16::try_from(max_write / 4096).unwrap();
@@ -216,6 +218,16 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_no_larger_where_pages_are() {
+        let mut init = InitIn::new_zeroed();
+        (init.flags, init.flags2) = (u32::MAX, u32::MAX);
+        let negotiation = Negotiation::new(&init);
+        for (page, pages) in [(4096, 256), (16 << 10, 64), (64 << 10, 16)] {
+            assert_eq!(sizes(&negotiation, page), (MAX_WRITE, pages));
+        }
+    }
+
+    #[test]
     fn without_a_number_of_pages_there_is_room_anyway() {
         let mut init = InitIn::new_zeroed();
         (init.flags, init.flags2) = (u32::MAX, u32::MAX);
@@ -224,6 +236,6 @@ mod tests {
         negotiation.want(InitFlags::OVER_IO_URING);
         negotiation.refuse(InitFlags::MAX_PAGES);
         // The kernel takes 32.
-        assert_eq!(sizes(&negotiation).0, 4096);
+        assert_eq!(sizes(&negotiation, 4096).0, 4096);
     }
 }
