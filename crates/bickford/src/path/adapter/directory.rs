@@ -7,11 +7,11 @@ use slab::Slab;
 
 use super::Core;
 use crate::inode::{Found, Want};
-use crate::ops::{Directory, DirectoryEntry, Opendir, Opened};
+use crate::ops::{Directory, DirectoryEntry, Opendir, Opened, Readdir, Releasedir};
 use crate::path::Listing;
 use crate::path::future::FileSystem;
 use crate::path::listing::Name;
-use crate::{Context, Errno, FileHandle, NodeId};
+use crate::{Context, Errno, FileHandle};
 
 /// An open directory.
 #[derive(Debug)]
@@ -47,20 +47,8 @@ impl OpenDirectory {
 
 const DIRECTORY: u32 = 0o040_000;
 
-/// A request for names.
-pub(super) struct Ask {
-    pub(super) node: NodeId,
-    pub(super) handle: FileHandle,
-    pub(super) offset: u64,
-    pub(super) size: u32,
-}
-
 impl<F: FileSystem> Core<F> {
-    pub(super) async fn open_directory(
-        &self,
-        cx: &Context<'_>,
-        op: Opendir,
-    ) -> Result<Opened, Errno> {
+    pub(super) async fn opendir(&self, cx: &Context<'_>, op: Opendir) -> Result<Opened, Errno> {
         let claim = self.claim(cx, Want::node(op.node)).await?;
         let mut opened = match self.filesystem.opendir(cx, claim.path()).await {
             Err(Errno::NOSYS) => Opened::default(),
@@ -75,17 +63,12 @@ impl<F: FileSystem> Core<F> {
         Ok(opened)
     }
 
-    pub(super) async fn close_directory(
-        &self,
-        cx: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-    ) -> Result<(), Errno> {
-        let directory = self.directories.get(handle)?;
-        if let Ok(key) = usize::try_from(handle.0) {
+    pub(super) async fn releasedir(&self, cx: &Context<'_>, op: Releasedir) -> Result<(), Errno> {
+        let directory = self.directories.get(op.handle)?;
+        if let Ok(key) = usize::try_from(op.handle.0) {
             self.directories.open().try_remove(key);
         }
-        let held = self.file(cx, node, directory.handle).await?;
+        let held = self.file(cx, op.node, directory.handle).await?;
         match self.filesystem.releasedir(cx, held.subject()).await {
             Err(Errno::NOSYS) => Ok(()),
             other => other,
@@ -95,7 +78,7 @@ impl<F: FileSystem> Core<F> {
     pub(super) async fn list(
         &self,
         cx: &Context<'_>,
-        ask: &Ask,
+        ask: Readdir,
         mut into: Directory,
     ) -> Result<Directory, Errno> {
         let directory = self.directories.get(ask.handle)?;
@@ -129,7 +112,7 @@ impl<F: FileSystem> Core<F> {
     }
 
     /// From a listing in one piece. Its names have the offsets 3, 4, ... after `.` and `..`.
-    fn fill(&self, ask: &Ask, names: &[Name], fresh: bool, into: &mut Directory) {
+    fn fill(&self, ask: Readdir, names: &[Name], fresh: bool, into: &mut Directory) {
         for (name, ino, offset) in [(&b"."[..], ask.node.0, 1), (b"..", 0, 2)] {
             let entry = DirectoryEntry {
                 name,
@@ -149,7 +132,7 @@ impl<F: FileSystem> Core<F> {
     /// the kernel is left to look the name up.
     fn fill_from<'a>(
         &self,
-        ask: &Ask,
+        ask: Readdir,
         names: impl Iterator<Item = &'a Name>,
         fresh: bool,
         into: &mut Directory,

@@ -7,14 +7,14 @@ use bickford_abi::{IoctlFlags, OpenOutFlags};
 use super::Core;
 use crate::inode::{Claim, Ending, Want};
 use crate::ops::{
-    self, Attr, Attributes, CopyFileRange, IoctlAnswer, Lock, LockKind, Opened, Setattr, Setlk,
+    self, Attributes, Copied, CopyFileRange, IoctlAnswer, Lock, LockKind, Opened, Setattr, Setlk,
 };
 use crate::path::future::FileSystem;
 use crate::path::{Ioctl, Open, Owner, Subject, Times};
 use crate::{Context, Errno, FileHandle, NodeId};
 
 impl<F: FileSystem> Core<F> {
-    pub(super) async fn change(&self, cx: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
+    pub(super) async fn setattr(&self, cx: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
         let held = self.about(cx, op.node, op.handle).await?;
         let subject = held.subject();
         if let Some(mode) = op.mode {
@@ -65,7 +65,7 @@ impl<F: FileSystem> Core<F> {
         opened
     }
 
-    pub(super) async fn open_file(&self, cx: &Context<'_>, op: ops::Open) -> Result<Opened, Errno> {
+    pub(super) async fn open(&self, cx: &Context<'_>, op: ops::Open) -> Result<Opened, Errno> {
         let claim = self.claim(cx, Want::node(op.node)).await?;
         let open = Open::new(op.flags, op.open_flags);
         let opened = match self.filesystem.open(cx, claim.path(), open).await {
@@ -90,14 +90,12 @@ impl<F: FileSystem> Core<F> {
         !self.opens_needed.load(Ordering::Relaxed)
     }
 
-    pub(super) async fn release_file(
-        &self,
-        cx: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-    ) -> Result<(), Errno> {
-        if self.table.released(node, handle) == Ending::Now {
-            self.end(cx, Some(node), handle).await;
+    pub(super) async fn release(&self, cx: &Context<'_>, op: ops::Release) -> Result<(), Errno> {
+        if op.flock {
+            self.give_up_flock(cx, &op).await;
+        }
+        if self.table.released(op.node, op.handle) == Ending::Now {
+            self.end(cx, Some(op.node), op.handle).await;
         }
         Ok(())
     }
@@ -110,7 +108,7 @@ impl<F: FileSystem> Core<F> {
 
     /// A descriptor is closed, and with it the record locks of its owner end: the kernel leaves that to whoever
     /// keeps them. Its answer is not ENOSYS then, after which it would not come again.
-    pub(super) async fn close(&self, cx: &Context<'_>, op: ops::Flush) -> Result<(), Errno> {
+    pub(super) async fn flush(&self, cx: &Context<'_>, op: ops::Flush) -> Result<(), Errno> {
         let locks_here = self.locks_here.load(Ordering::Relaxed);
         let held = match self.file(cx, op.node, op.handle).await {
             Err(_) if locks_here => Ok(self.handle_only(cx, op.node, op.handle)),
@@ -135,7 +133,7 @@ impl<F: FileSystem> Core<F> {
     }
 
     /// An open file ends with its lock as a whole; the kernel tells by RELEASE alone.
-    pub(super) async fn give_up_flock(&self, cx: &Context<'_>, op: &ops::Release) {
+    async fn give_up_flock(&self, cx: &Context<'_>, op: &ops::Release) {
         let claim = self.claim_to_end(Some(op.node), op.handle).await;
         let file = Subject::new(claim.as_ref().map(|claim| claim.path()), Some(op.handle));
         let unlocking = self
@@ -160,7 +158,7 @@ impl<F: FileSystem> Core<F> {
         }
     }
 
-    pub(super) async fn lock(&self, cx: &Context<'_>, op: Setlk) -> Result<(), Errno> {
+    pub(super) async fn setlk(&self, cx: &Context<'_>, op: Setlk) -> Result<(), Errno> {
         let held = match op.wait {
             true => self.handle_only(cx, op.node, op.handle),
             false => self.file(cx, op.node, op.handle).await?,
@@ -175,10 +173,10 @@ impl<F: FileSystem> Core<F> {
         locking.await
     }
 
-    pub(super) async fn command(
+    pub(super) async fn ioctl(
         &self,
         cx: &Context<'_>,
-        op: &ops::Ioctl<'_>,
+        op: ops::Ioctl<'_>,
     ) -> Result<IoctlAnswer, Errno> {
         let handle = if op.flags.contains(IoctlFlags::DIR) {
             self.directories.get(op.handle)?.handle
@@ -186,12 +184,16 @@ impl<F: FileSystem> Core<F> {
             op.handle
         };
         let held = self.file(cx, op.node, handle).await?;
-        let ioctl = Ioctl::new(op);
+        let ioctl = Ioctl::new(&op);
         self.filesystem.ioctl(cx, held.subject(), &ioctl).await
     }
 
     /// Both paths have to be claimed together, so that two copies cannot wait for each other.
-    pub(super) async fn copy(&self, cx: &Context<'_>, op: CopyFileRange) -> Result<u64, Errno> {
+    pub(super) async fn copy_file_range(
+        &self,
+        cx: &Context<'_>,
+        op: CopyFileRange,
+    ) -> Result<Copied, Errno> {
         let mut claims = [None, None];
         let mut both = None;
         let handles = [op.handle_in, op.handle_out];
@@ -216,7 +218,7 @@ impl<F: FileSystem> Core<F> {
             op.offset_out,
             op.length,
         );
-        copying.await
+        copying.await.map(Copied)
     }
 
     /// A path of the first node, or else of the second.
@@ -236,15 +238,5 @@ impl<F: FileSystem> Core<F> {
             Err(Errno::NOENT) => Ok([None, None]),
             Err(errno) => Err(errno),
         }
-    }
-
-    pub(super) async fn attr_of(
-        &self,
-        cx: &Context<'_>,
-        node: NodeId,
-        handle: Option<FileHandle>,
-    ) -> Result<Attr, Errno> {
-        let held = self.about(cx, node, handle).await?;
-        self.filesystem.getattr(cx, held.subject()).await
     }
 }

@@ -1,7 +1,6 @@
-//! Each operation over inodes as one over paths.
+//! Operations over inodes that are one over paths; `tree.rs`, `files.rs` and `directory.rs` have the others.
 
 use super::Core;
-use super::directory::Ask;
 use super::tree::edge;
 #[allow(
     clippy::wildcard_imports,
@@ -15,17 +14,10 @@ use crate::{Context, Errno};
 type Answered<A> = Result<A, Errno>;
 
 impl<F: FileSystem> Core<F> {
-    pub(super) async fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>) -> Answered<Entry> {
-        self.find_name(cx, op).await
-    }
-
     pub(super) async fn getattr(&self, cx: &Context<'_>, op: Getattr) -> Answered<Attributes> {
-        let attr = self.attr_of(cx, op.node, op.handle).await?;
+        let held = self.about(cx, op.node, op.handle).await?;
+        let attr = self.filesystem.getattr(cx, held.subject()).await?;
         Ok(self.attributes(op.node, attr))
-    }
-
-    pub(super) async fn setattr(&self, cx: &Context<'_>, op: Setattr) -> Answered<Attributes> {
-        self.change(cx, op).await
     }
 
     pub(super) async fn readlink(&self, cx: &Context<'_>, op: Readlink) -> Answered<Target> {
@@ -74,18 +66,6 @@ impl<F: FileSystem> Core<F> {
         Ok(())
     }
 
-    pub(super) async fn rename(&self, cx: &Context<'_>, op: Rename<'_>) -> Answered<()> {
-        self.change_name(cx, op).await
-    }
-
-    pub(super) async fn link(&self, cx: &Context<'_>, op: Link<'_>) -> Answered<Entry> {
-        self.give_name(cx, op).await
-    }
-
-    pub(super) async fn open(&self, cx: &Context<'_>, op: Open) -> Answered<Opened> {
-        self.open_file(cx, op).await
-    }
-
     pub(super) async fn read(&self, cx: &Context<'_>, op: Read) -> Answered<Data> {
         let held = self.file(cx, op.node, op.handle).await?;
         self.filesystem
@@ -113,13 +93,6 @@ impl<F: FileSystem> Core<F> {
             Err(Errno::NOSYS) => Ok(StatfsAnswer::default()),
             other => other,
         }
-    }
-
-    pub(super) async fn release(&self, cx: &Context<'_>, op: Release) -> Answered<()> {
-        if op.flock {
-            self.give_up_flock(cx, &op).await;
-        }
-        self.release_file(cx, op.node, op.handle).await
     }
 
     pub(super) async fn fsync(&self, cx: &Context<'_>, op: Fsync) -> Answered<()> {
@@ -170,22 +143,8 @@ impl<F: FileSystem> Core<F> {
             .await
     }
 
-    pub(super) async fn flush(&self, cx: &Context<'_>, op: Flush) -> Answered<()> {
-        self.close(cx, op).await
-    }
-
-    pub(super) async fn opendir(&self, cx: &Context<'_>, op: Opendir) -> Answered<Opened> {
-        self.open_directory(cx, op).await
-    }
-
     pub(super) async fn readdir(&self, cx: &Context<'_>, op: Readdir) -> Answered<Directory> {
-        let ask = Ask {
-            node: op.node,
-            handle: op.handle,
-            offset: op.offset,
-            size: op.size,
-        };
-        self.list(cx, &ask, op.listing()).await
+        self.list(cx, op, op.listing()).await
     }
 
     pub(super) async fn readdirplus(
@@ -193,17 +152,13 @@ impl<F: FileSystem> Core<F> {
         cx: &Context<'_>,
         op: Readdirplus,
     ) -> Answered<Directory> {
-        let ask = Ask {
+        let ask = Readdir {
             node: op.node,
             handle: op.handle,
             offset: op.offset,
             size: op.size,
         };
-        self.list(cx, &ask, op.listing()).await
-    }
-
-    pub(super) async fn releasedir(&self, cx: &Context<'_>, op: Releasedir) -> Answered<()> {
-        self.close_directory(cx, op.node, op.handle).await
+        self.list(cx, ask, op.listing()).await
     }
 
     pub(super) async fn fsyncdir(&self, cx: &Context<'_>, op: Fsyncdir) -> Answered<()> {
@@ -221,17 +176,9 @@ impl<F: FileSystem> Core<F> {
             .await
     }
 
-    pub(super) async fn setlk(&self, cx: &Context<'_>, op: Setlk) -> Answered<()> {
-        self.lock(cx, op).await
-    }
-
     pub(super) async fn access(&self, cx: &Context<'_>, op: Access) -> Answered<()> {
         let held = self.about(cx, op.node, None).await?;
         self.filesystem.access(cx, held.subject(), op.mask).await
-    }
-
-    pub(super) async fn create(&self, cx: &Context<'_>, op: Create<'_>) -> Answered<Created> {
-        self.make_open(cx, op).await
     }
 
     pub(super) async fn bmap(&self, cx: &Context<'_>, op: Bmap) -> Answered<Block> {
@@ -242,10 +189,6 @@ impl<F: FileSystem> Core<F> {
             .bmap(cx, path, op.block_size, op.block)
             .await?;
         Ok(Block(block))
-    }
-
-    pub(super) async fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>) -> Answered<IoctlAnswer> {
-        self.command(cx, &op).await
     }
 
     pub(super) async fn poll(&self, cx: &Context<'_>, op: Poll) -> Answered<PollAnswer> {
@@ -277,20 +220,8 @@ impl<F: FileSystem> Core<F> {
         Ok(Offset(offset))
     }
 
-    pub(super) async fn copy_file_range(
-        &self,
-        cx: &Context<'_>,
-        op: CopyFileRange,
-    ) -> Answered<Copied> {
-        Ok(Copied(self.copy(cx, op).await?))
-    }
-
     pub(super) async fn syncfs(&self, cx: &Context<'_>, _: Syncfs) -> Answered<()> {
         self.filesystem.syncfs(cx).await
-    }
-
-    pub(super) async fn tmpfile(&self, cx: &Context<'_>, op: Tmpfile) -> Answered<Created> {
-        self.make_unnamed(cx, op).await
     }
 
     pub(super) async fn statx(&self, cx: &Context<'_>, op: Statx) -> Answered<StatxAnswer> {

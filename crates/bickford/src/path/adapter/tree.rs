@@ -26,7 +26,7 @@ impl<F: FileSystem> Core<F> {
         Found::new(attr, self.options.use_ino)
     }
 
-    pub(super) async fn find_name(&self, cx: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
+    pub(super) async fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
         let claim = self
             .claim(cx, Want::name(op.parent, op.name.to_bytes()))
             .await?;
@@ -63,11 +63,7 @@ impl<F: FileSystem> Core<F> {
         Ok(self.entry(node, attr))
     }
 
-    pub(super) async fn make_open(
-        &self,
-        cx: &Context<'_>,
-        op: Create<'_>,
-    ) -> Result<Created, Errno> {
+    pub(super) async fn create(&self, cx: &Context<'_>, op: Create<'_>) -> Result<Created, Errno> {
         let claim = self.claim_change(cx, op.parent, op.name).await?;
         let new = New::with_mode(op.mode, 0, op.umask);
         let open = Open::new(op.flags, op.open_flags);
@@ -84,11 +80,7 @@ impl<F: FileSystem> Core<F> {
         })
     }
 
-    pub(super) async fn make_unnamed(
-        &self,
-        cx: &Context<'_>,
-        op: Tmpfile,
-    ) -> Result<Created, Errno> {
+    pub(super) async fn tmpfile(&self, cx: &Context<'_>, op: Tmpfile) -> Result<Created, Errno> {
         let claim = self.claim(cx, Want::node(op.parent)).await?;
         let new = New::with_mode(op.mode, 0, op.umask);
         let open = Open::new(op.flags, bickford_abi::OpenInFlags::empty());
@@ -104,7 +96,7 @@ impl<F: FileSystem> Core<F> {
         })
     }
 
-    pub(super) async fn give_name(&self, cx: &Context<'_>, op: Link<'_>) -> Result<Entry, Errno> {
+    pub(super) async fn link(&self, cx: &Context<'_>, op: Link<'_>) -> Result<Entry, Errno> {
         let want = Want::node(op.node).and_change(op.new_parent, op.new_name.to_bytes());
         let claim = match self.claim(cx, want).await {
             Err(Errno::NOENT) => return self.give_first_name(cx, op).await,
@@ -137,7 +129,7 @@ impl<F: FileSystem> Core<F> {
         Ok(self.entry(node, attr))
     }
 
-    pub(super) async fn change_name(&self, cx: &Context<'_>, op: Rename<'_>) -> Result<(), Errno> {
+    pub(super) async fn rename(&self, cx: &Context<'_>, op: Rename<'_>) -> Result<(), Errno> {
         let replaces = !op
             .flags
             .intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
