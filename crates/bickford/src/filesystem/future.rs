@@ -81,10 +81,13 @@ impl<S: Fn(Task) + Send + Sync + 'static> Spawn for S {
     }
 }
 
+/// The type of an operation of the table that owns what it is about.
 macro_rules! owned {
     ($operation:ident) => { Owned<$operation> };
     ($operation:ident $lifetime:lifetime) => { Owned<$operation<'static>> };
 }
+
+pub(crate) use owned;
 
 macro_rules! define_future {
     ($($method:ident: $operation:ident $(<$lifetime:lifetime>)? => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {

@@ -4,6 +4,8 @@ pub mod blocking;
 pub mod future;
 mod negotiation;
 
+use std::sync::Arc;
+
 use rustix::io::Errno;
 
 pub use negotiation::{MAX_WRITE, Negotiation};
@@ -64,55 +66,42 @@ macro_rules! define_trait {
                 }
             )+
         }
+    };
+}
 
-        impl<F: FileSystem + ?Sized> FileSystem for std::sync::Arc<F> {
-            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
-                (**self).init(negotiation)
+for_each_operation!(define_trait);
+
+/// Implements [`FileSystem`] for what leads to another one.
+macro_rules! define_delegation {
+    ([$($parameter:tt)*] $outer:ty => $below:ident;
+        $($method:ident: $operation:ty => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
+        impl<$($parameter)*> $crate::FileSystem for $outer {
+            fn init(&self, negotiation: &mut $crate::Negotiation) -> $crate::Result<()> {
+                self.$below().init(negotiation)
             }
 
             fn is_prompt(&self) -> bool {
-                (**self).is_prompt()
+                self.$below().is_prompt()
             }
 
             fn destroy(&self) {
-                (**self).destroy();
+                self.$below().destroy();
             }
 
             fn forget(&self, forgets: &[Forget]) {
-                (**self).forget(forgets);
+                self.$below().forget(forgets);
             }
 
             $(
-                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
-                    (**self).$method(cx, op, reply);
-                }
-            )+
-        }
-
-        impl<F: FileSystem + ?Sized> FileSystem for Box<F> {
-            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
-                (**self).init(negotiation)
-            }
-
-            fn is_prompt(&self) -> bool {
-                (**self).is_prompt()
-            }
-
-            fn destroy(&self) {
-                (**self).destroy();
-            }
-
-            fn forget(&self, forgets: &[Forget]) {
-                (**self).forget(forgets);
-            }
-
-            $(
-                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
-                    (**self).$method(cx, op, reply);
+                fn $method(&self, cx: &$crate::Context<'_>, op: $operation, reply: $crate::Reply<$answer>) {
+                    self.$below().$method(cx, op, reply);
                 }
             )+
         }
     };
 }
 
-for_each_operation!(define_trait);
+pub(crate) use define_delegation;
+
+for_each_operation!(define_delegation [F: FileSystem + ?Sized] Arc<F> => as_ref;);
+for_each_operation!(define_delegation [F: FileSystem + ?Sized] Box<F> => as_ref;);

@@ -136,6 +136,10 @@ impl<F: FileSystem> Adapter<F> {
         }
     }
 
+    fn spawned(&self) -> &Spawned<Core<F>, Spawner> {
+        &self.spawned
+    }
+
     /// The names that the kernel knows.
     #[must_use]
     pub fn names(&self) -> Names {
@@ -149,39 +153,15 @@ impl<F: FileSystem> Adapter<F> {
     }
 }
 
-macro_rules! define_delegation {
-    ($($method:ident: $operation:ty => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
-        impl<F: FileSystem> crate::FileSystem for Adapter<F> {
-            fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
-                self.spawned.init(negotiation)
-            }
-
-            fn destroy(&self) {
-                self.spawned.destroy();
-            }
-
-            fn forget(&self, forgets: &[Forget]) {
-                self.spawned.forget(forgets);
-            }
-
-            $(
-                fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
-                    self.spawned.$method(cx, op, reply);
-                }
-            )+
-        }
-    };
-}
-
 /// Operations with the names of the inode interface, some of which the path API has, too.
 mod delegation {
-    use super::{Adapter, FileSystem, Negotiation};
+    use super::{Adapter, FileSystem};
+    use crate::filesystem::define_delegation;
     #[allow(
         clippy::wildcard_imports,
         reason = "the operation table names every operation and answer"
     )]
     use crate::ops::*;
-    use crate::{Context, Errno, Reply};
 
-    for_each_operation!(define_delegation);
+    for_each_operation!(define_delegation [F: FileSystem] Adapter<F> => spawned;);
 }

@@ -23,7 +23,7 @@ use super::filesystem::Immediate;
 use super::future::{FileSystem, Spawner};
 use super::{Names, Options};
 use crate::filesystem::Negotiation;
-use crate::filesystem::future::{FileSystem as Tasks, Owned};
+use crate::filesystem::future::{FileSystem as Tasks, Owned, owned};
 use crate::inode::{Claim, Table, Want};
 #[allow(
     clippy::wildcard_imports,
@@ -170,11 +170,6 @@ impl<F: FileSystem> Core<F> {
             valid: self.options.attr_timeout,
         }
     }
-}
-
-macro_rules! owned {
-    ($operation:ident) => { Owned<$operation> };
-    ($operation:ident $lifetime:lifetime) => { Owned<$operation<'static>> };
 }
 
 macro_rules! define_delegation {
