@@ -7,3 +7,4 @@ mod request;
 pub use cursor::{Cursor, Malformed};
 pub use extension::{Extensions, SecurityContext};
 pub use request::Incoming;
+pub(crate) use request::opcode;

@@ -2,7 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
-use bickford_abi::InHeader;
+use bickford_abi::{InHeader, Opcode};
+use zerocopy::FromBytes;
 
 use super::{Cursor, Extensions, Malformed};
 
@@ -88,6 +89,12 @@ impl<'a> Incoming<'a> {
             length,
         })
     }
+}
+
+/// What a message that is one run of bytes asks for, where that is known.
+pub(crate) fn opcode(message: &[u8]) -> Option<Opcode> {
+    let (header, _) = InHeader::read_from_prefix(message).ok()?;
+    Opcode::from_u32(header.opcode)
 }
 
 /// `total_extlen` counts in units of eight bytes.

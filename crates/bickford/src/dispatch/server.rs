@@ -304,7 +304,7 @@ impl Server {
             Opcode::Init => self.initialize(incoming, responder, ticket),
             Opcode::Destroy => {
                 self.destroy();
-                respond_ok(responder, ticket, &[]);
+                respond(responder, ticket, 0, &[]);
             }
             Opcode::Forget | Opcode::BatchForget => self.forget(opcode, &mut incoming),
             Opcode::Interrupt => match incoming.body.read::<abi::InterruptIn>() {
@@ -390,16 +390,15 @@ impl Server {
             tracing::warn!(unique, "data came that nobody retrieves");
             return;
         };
-        match incoming.body.read::<abi::NotifyRetrieveIn>() {
-            Ok(input) => match incoming.body.bytes(input.size as usize) {
-                Ok(data) => {
-                    let call = AssertUnwindSafe(|| receive(input.offset, data));
-                    if catch_unwind(call).is_err() {
-                        tracing::error!("the receiver of retrieved data panicked");
-                    }
+        let body = &mut incoming.body;
+        let read = body.read::<abi::NotifyRetrieveIn>();
+        match read.and_then(|input| Ok((input.offset, body.bytes(input.size as usize)?))) {
+            Ok((offset, data)) => {
+                let call = AssertUnwindSafe(|| receive(offset, data));
+                if catch_unwind(call).is_err() {
+                    tracing::error!("the receiver of retrieved data panicked");
                 }
-                Err(error) => warn_malformed(Opcode::NotifyReply, unique, error),
-            },
+            }
             Err(error) => warn_malformed(Opcode::NotifyReply, unique, error),
         }
     }
@@ -499,29 +498,16 @@ fn warn_malformed(opcode: Opcode, unique: u64, error: Malformed) {
 }
 
 fn respond_error(responder: &Arc<dyn Responder>, ticket: Ticket, errno: Errno) {
-    let answer = Outgoing {
-        error: sendable(errno),
-        fixed: &[],
-        data: &Data::Empty,
-    };
-    if let Err(error) = responder.respond(ticket, &answer) {
-        tracing::debug!(
-            unique = ticket.unique.0,
-            "the kernel did not take an error: {error}"
-        );
-    }
+    respond(responder, ticket, sendable(errno), &[]);
 }
 
-fn respond_ok(responder: &Arc<dyn Responder>, ticket: Ticket, fixed: &[u8]) {
-    let answer = Outgoing {
-        error: 0,
-        fixed,
-        data: &Data::Empty,
-    };
-    if let Err(error) = responder.respond(ticket, &answer) {
+fn respond(responder: &Arc<dyn Responder>, ticket: Ticket, error: i32, fixed: &[u8]) {
+    let answer = Outgoing::without_data(error, fixed);
+    if let Err(reason) = responder.respond(ticket, &answer) {
         tracing::debug!(
             unique = ticket.unique.0,
-            "the kernel did not take an answer: {error}"
+            error,
+            "the kernel did not take an answer: {reason}"
         );
     }
 }

@@ -110,7 +110,7 @@ impl Queue {
     /// Sends past the queue, on this thread.
     pub(super) fn send_now(&self, code: NotifyCode, bytes: &[u8]) -> Result<(), NotifyError> {
         let sink = self.state().sink.clone().ok_or(NotifyError::Ended)?;
-        if let Err(error) = sink.notify(code as i32, &[bytes]) {
+        if let Err(error) = sink.notify(code as i32, bytes) {
             not_taken(code, &error);
         }
         Ok(())
@@ -205,7 +205,7 @@ impl Queue {
 
     fn run(&self, sink: &dyn NotifySink) {
         while let Some(message) = self.next() {
-            let result = sink.notify(message.code as i32, &[&message.bytes]);
+            let result = sink.notify(message.code as i32, &message.bytes);
             if let Err(error) = &result {
                 not_taken(message.code, error);
             }

@@ -102,11 +102,7 @@ impl Completion {
     }
 
     pub(crate) fn fail(self, errno: Errno) {
-        self.send(Outgoing {
-            error: sendable(errno),
-            fixed: &[],
-            data: &Data::Empty,
-        });
+        self.send(Outgoing::without_data(sendable(errno), &[]));
     }
 
     pub(crate) fn abandon(self) {
@@ -170,11 +166,7 @@ impl Completion {
             return;
         }
         // Refused before the request was looked up, perhaps: then its caller waits still.
-        let bare = Outgoing {
-            error: Errno::IO.raw_os_error(),
-            fixed: &[],
-            data: &Data::Empty,
-        };
+        let bare = Outgoing::without_data(Errno::IO.raw_os_error(), &[]);
         if let Err(error) = self.responder.respond(self.ticket, &bare) {
             report(self.opcode, self.ticket.unique, &bare, &error);
         }

@@ -81,12 +81,7 @@ impl Recorder {
         stages.mark_decoded();
         stages.mark_handled();
         stages.mark_sent();
-        let answer = Outgoing {
-            error: 0,
-            fixed: &[],
-            data: &crate::ops::Data::Empty,
-        };
-        self.record(opcode, &stages, &answer);
+        self.record(opcode, &stages, &Outgoing::without_data(0, &[]));
     }
 
     /// Makes the calling thread the one that writes to the rows, unless another is.
@@ -237,11 +232,7 @@ mod tests {
         let mut recorder = Recorder::default();
         recorder.claim();
         let stages = Stages::received(Stamp::now());
-        let answer = Outgoing {
-            error: 5,
-            fixed: &[1, 2, 3],
-            data: &crate::ops::Data::Empty,
-        };
+        let answer = Outgoing::without_data(5, &[1, 2, 3]);
         let work = |recorder: &Recorder| {
             for _ in 0..EACH {
                 recorder.claim();

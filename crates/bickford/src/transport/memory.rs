@@ -60,11 +60,11 @@ impl Responder for Inbox {
 }
 
 impl NotifySink for Inbox {
-    fn notify(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
+    fn notify(&self, code: i32, body: &[u8]) -> io::Result<()> {
         self.put(Message {
             unique: 0,
             error: code,
-            body: parts.concat(),
+            body: body.to_vec(),
         });
         Ok(())
     }

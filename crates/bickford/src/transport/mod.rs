@@ -44,6 +44,17 @@ pub struct Outgoing<'a> {
     pub data: &'a Data,
 }
 
+impl<'a> Outgoing<'a> {
+    /// Zero or a positive errno, and fixed structures alone.
+    pub(crate) fn without_data(error: i32, fixed: &'a [u8]) -> Self {
+        Self {
+            error,
+            fixed,
+            data: &Data::Empty,
+        }
+    }
+}
+
 /// Sends answers back the way their requests came. Any thread may call it.
 pub trait Responder: Send + Sync + 'static {
     /// Sends one answer; at most once for each ticket, but once more when the first was not taken.
@@ -94,5 +105,5 @@ pub trait NotifySink: Send + Sync + 'static {
     ///
     /// # Errors
     /// What the kernel answers; ENOENT where it does not know the inode or name.
-    fn notify(&self, code: i32, parts: &[&[u8]]) -> io::Result<()>;
+    fn notify(&self, code: i32, body: &[u8]) -> io::Result<()>;
 }

@@ -8,7 +8,7 @@ use bickford_abi::{self as abi, InitFlags, InitIn, InitOut};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::{Admission, Negotiated, Server, respond_error, respond_ok};
+use super::{Admission, Negotiated, Server, respond, respond_error};
 use crate::decode::Incoming;
 use crate::filesystem::Negotiation;
 use crate::ops::Protocol;
@@ -46,7 +46,7 @@ impl Server {
                 minor: abi::MINOR_VERSION,
                 ..InitOut::default()
             };
-            return respond_ok(responder, ticket, out.as_bytes());
+            return respond(responder, ticket, 0, out.as_bytes());
         }
         if self.shared.negotiated.get().is_some() {
             tracing::warn!("a second INIT");
@@ -138,11 +138,8 @@ impl Server {
         {
             return respond_error(responder, ticket, Errno::INVAL);
         }
-        respond_ok(
-            responder,
-            ticket,
-            out.as_bytes().get(..known).unwrap_or_default(),
-        );
+        let out = out.as_bytes().get(..known).unwrap_or_default();
+        respond(responder, ticket, 0, out);
     }
 
     fn ask(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {

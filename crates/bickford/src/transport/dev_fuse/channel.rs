@@ -196,16 +196,12 @@ impl Responder for Channel {
 }
 
 impl NotifySink for Channel {
-    fn notify(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
-        let bytes = parts.concat();
-        self.write(
-            &OutHeader {
-                len: 0,
-                error: code,
-                unique: 0,
-            },
-            &bytes,
-            &[],
-        )
+    fn notify(&self, code: i32, body: &[u8]) -> io::Result<()> {
+        let header = OutHeader {
+            len: 0,
+            error: code,
+            unique: 0,
+        };
+        self.write(&header, body, &[])
     }
 }

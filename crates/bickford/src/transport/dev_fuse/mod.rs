@@ -17,6 +17,7 @@ pub use workers::Workers;
 
 use super::buffer::Buffer;
 use super::{DATA_MIN, Responder};
+use crate::decode;
 use crate::dispatch::Server;
 
 /// Bytes in front of the data of the largest request: headers, names, extensions.
@@ -43,8 +44,7 @@ pub(crate) fn initialize(server: &Server, device: &Arc<OwnedFd>) -> io::Result<(
             Err(error) => return Err(error.into()),
         };
         let message = buffer.received(length);
-        let opcode = message.get(4..8).and_then(|bytes| bytes.try_into().ok());
-        let is_init = opcode.map(u32::from_ne_bytes) == Some(Opcode::Init as u32);
+        let is_init = decode::opcode(message) == Some(Opcode::Init);
         server.process_bytes(&worker, message, &responder);
         if is_init && server.negotiated().is_none() && !renegotiates(message) {
             let refused = || io::Error::other("the session was refused at INIT");

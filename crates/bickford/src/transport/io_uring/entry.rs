@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use super::handover::Handover;
 use super::queue::Queue;
 use crate::backing::Backing;
-use crate::ops::Data;
 use crate::sys::uring::{Held, Waker};
 use crate::transport::{Outgoing, Responder, Ticket, failure};
 
@@ -32,6 +31,12 @@ enum Slot {
 struct Staged {
     error: i32,
     bytes: Vec<u8>,
+}
+
+impl Staged {
+    fn answer(&self) -> Outgoing<'_> {
+        Outgoing::without_data(self.error, &self.bytes)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -102,13 +107,7 @@ impl Port {
         let slot = slots.at(held.index());
         match std::mem::replace(slot, Slot::Away) {
             Slot::Staged(staged) => {
-                let data = Data::Empty;
-                let answer = Outgoing {
-                    error: staged.error,
-                    fixed: &staged.bytes,
-                    data: &data,
-                };
-                write_answer(&mut held, unique, &answer);
+                write_answer(&mut held, unique, &staged.answer());
                 slots.answered.push(held);
             }
             _ => *slot = Slot::Held { unique, held },
@@ -265,13 +264,7 @@ impl Responder for Port {
         // The handler has returned meanwhile.
         let mut held = slots.claim(ticket)?.ok_or(Errno::NOENT)?;
         drop(slots);
-        let data = Data::Empty;
-        let answer = Outgoing {
-            error: staged.error,
-            fixed: &staged.bytes,
-            data: &data,
-        };
-        write_answer(&mut held, ticket.unique.0, &answer);
+        write_answer(&mut held, ticket.unique.0, &staged.answer());
         self.finish(held);
         Ok(())
     }

@@ -10,10 +10,10 @@ use bickford_abi::Opcode;
 use rustix::io::Errno;
 
 use super::{Part, Shared};
-use crate::dispatch;
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
 use crate::transport::dev_fuse::{Channel, HEADER_ROOM};
+use crate::{decode, dispatch};
 
 /// After a FORGET the reader waits a little, so that those that follow are read together. Nobody
 /// waits for a FORGET; an INTERRUPT comes this much later at worst.
@@ -44,8 +44,7 @@ fn run(part: &Part, mut buffer: Buffer) {
             }
         };
         let message = buffer.received(length);
-        let opcode = message.get(4..8).and_then(|bytes| bytes.try_into().ok());
-        let opcode = opcode.map(u32::from_ne_bytes).and_then(Opcode::from_u32);
+        let opcode = decode::opcode(message);
         dispatcher.process_bytes(&worker, message, &responder);
         if buffer.is_large() {
             buffer.shrink();

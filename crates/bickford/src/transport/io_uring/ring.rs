@@ -14,9 +14,8 @@ use super::kick::kick;
 use super::pace::Watch;
 use super::queue::{Member, Queue};
 use super::yielding::Callers;
-use crate::decode::Incoming;
+use crate::decode::{Incoming, Malformed};
 use crate::dispatch::{self, Worker};
-use crate::ops::Data;
 use crate::sys::uring::{Area, Event, Held, Ring};
 use crate::trace::Stamp;
 use crate::transport::{Outgoing, Responder};
@@ -122,10 +121,7 @@ impl Server {
 
     /// Registers the first entry.
     pub(super) fn register(&mut self, area: Area) -> io::Result<()> {
-        let number = self
-            .queue
-            .reserve()
-            .ok_or_else(|| io::Error::other("the queue has all the entries that it may have"))?;
+        let number = self.first_number()?;
         self.ring.register(area, number)?;
         self.gave();
         self.ring.submit(0)?;
@@ -147,10 +143,7 @@ impl Server {
 
     /// Registers the first entries of a receiver.
     pub(super) fn register_receiver(&mut self, area: Area) -> io::Result<()> {
-        let number = self
-            .queue
-            .reserve()
-            .ok_or_else(|| io::Error::other("the queue has all the entries that it may have"))?;
+        let number = self.first_number()?;
         self.add_entry(area, number)?;
         self.add_entries()?;
         self.ring.submit(0)?;
@@ -160,6 +153,11 @@ impl Server {
             member.port.wake();
         }
         Ok(())
+    }
+
+    fn first_number(&self) -> io::Result<u32> {
+        let full = || io::Error::other("the queue has all the entries that it may have");
+        self.queue.reserve().ok_or_else(full)
     }
 
     /// Registers a further entry.
@@ -233,6 +231,14 @@ impl Server {
             let tell = || shared.ring_bell();
             shared.yielding.moved_about(&self.member, self.now, tell);
         }
+        self.wait(|server, held| match server.pass_on(held) {
+            Some(held) => server.answer(held),
+            None => Ok(()),
+        })
+    }
+
+    /// Waits until something comes, and has `take` take each request.
+    fn wait(&mut self, take: impl Fn(&mut Self, Held) -> io::Result<()>) -> Result<(), Ended> {
         self.ring.submit(1)?;
         while let Some(event) = self.ring.next_event()? {
             match event {
@@ -241,9 +247,7 @@ impl Server {
                 Event::Lost(errno) => self.lost(errno)?,
                 Event::Request(held) => {
                     self.took();
-                    if let Some(held) = self.pass_on(held) {
-                        self.answer(held)?;
-                    }
+                    take(self, held)?;
                 }
             }
         }
@@ -256,19 +260,7 @@ impl Server {
         if self.shared.is_stopping() {
             return Err(Ended::Closed);
         }
-        self.ring.submit(1)?;
-        while let Some(event) = self.ring.next_event()? {
-            match event {
-                Event::Woken => {}
-                Event::Lost(errno) if is_closed(errno) => return Err(Ended::Closed),
-                Event::Lost(errno) => self.lost(errno)?,
-                Event::Request(held) => {
-                    self.took();
-                    self.hand_over(held)?;
-                }
-            }
-        }
-        self.chased = None;
+        self.wait(Self::hand_over)?;
         if self.queue.is_exhausted() {
             self.add_entries()?;
         }
@@ -468,8 +460,11 @@ impl Server {
             .checked_sub(size_of::<InHeader>() + payload)
             .and_then(|length| areas.op_in.get(..length));
         let Some(fixed) = fixed else {
-            tracing::warn!(unique, payload, length = header.len, "malformed message");
-            return self.answer_here(held, unique, Errno::INVAL.raw_os_error());
+            let error = Malformed::Length {
+                said: header.len.into(),
+                held: payload as u64,
+            };
+            return self.refuse(held, unique, error);
         };
         let server = &self.dispatcher;
         if payload <= COPY_MAX && answered {
@@ -480,10 +475,7 @@ impl Server {
                     self.port.deposit(unique, held);
                     server.process(&self.worker, incoming, received, &self.responder, entry);
                 }
-                Err(error) => {
-                    tracing::warn!(unique, "malformed message: {error}");
-                    self.answer_here(held, unique, Errno::INVAL.raw_os_error());
-                }
+                Err(error) => self.refuse(held, unique, error),
             }
             return;
         }
@@ -497,11 +489,13 @@ impl Server {
                 server.process(&self.worker, incoming, received, &self.responder, entry);
                 self.answer_here(held, unique, 0);
             }
-            Err(error) => {
-                tracing::warn!(unique, "malformed message: {error}");
-                self.answer_here(held, unique, Errno::INVAL.raw_os_error());
-            }
+            Err(error) => self.refuse(held, unique, error),
         }
+    }
+
+    fn refuse(&mut self, held: Held, unique: u64, error: Malformed) {
+        tracing::warn!(unique, "malformed message: {error}");
+        self.answer_here(held, unique, Errno::INVAL.raw_os_error());
     }
 
     /// Whether a request is there only to be committed: see `kick.rs`.
@@ -512,12 +506,7 @@ impl Server {
     }
 
     fn answer_here(&mut self, mut held: Held, unique: u64, error: i32) {
-        let answer = Outgoing {
-            error,
-            fixed: &[],
-            data: &Data::Empty,
-        };
-        write_answer(&mut held, unique, &answer);
+        write_answer(&mut held, unique, &Outgoing::without_data(error, &[]));
         self.answered.push(held);
     }
 }
