@@ -20,13 +20,9 @@ impl Activity {
             return;
         }
         self.touched.store(true, Ordering::SeqCst);
-        if !self.awake.load(Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
-    pub(crate) fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
+        if !self.awake.load(Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
             thread.unpark();
         }
     }

@@ -248,16 +248,13 @@ impl Table {
         self.state().tree.child(parent, name)
     }
 
-    /// The node at a path from the root, if the kernel knows one, and its parent.
-    pub(crate) fn find(&self, path: &Path) -> Option<(NodeId, NodeId)> {
+    /// The node at a path from the root, if the kernel knows one.
+    pub(crate) fn find(&self, path: &Path) -> Option<NodeId> {
         let state = self.state();
         let names = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
-        let start = (NodeId::ROOT, NodeId::ROOT);
         names
             .filter(|name| !name.is_empty())
-            .try_fold(start, |(_, at), name| {
-                Some((at, state.tree.child(at, name)?))
-            })
+            .try_fold(NodeId::ROOT, |at, name| state.tree.child(at, name))
     }
 
     /// A path of a node, as it is now.

@@ -250,11 +250,6 @@ impl Tree {
         }
     }
 
-    fn is_idle(&self, edge: EdgeId) -> bool {
-        let claimed = |edge: &Edge| edge.shared > 0 || edge.exclusive;
-        !self.edges.get(edge).is_some_and(claimed)
-    }
-
     /// Frees a node that nobody needs, and then those above that only led to it.
     fn reap(&mut self, mut at: Index) {
         while at != ROOT {
@@ -262,7 +257,7 @@ impl Tree {
                 return;
             };
             let needed = node.lookups > 0 || !node.open.is_empty() || !node.children.is_empty();
-            if needed || !node.names.iter().all(|edge| self.is_idle(*edge)) {
+            if needed || !node.names.iter().all(|edge| self.is_free(*edge, true)) {
                 return;
             }
             let Some(node) = self.nodes.try_remove(at) else {
@@ -353,7 +348,11 @@ impl Tree {
             return;
         };
         if node.names.len() >= NAMES_MAX
-            && let Some(oldest) = node.names.iter().copied().find(|edge| self.is_idle(*edge))
+            && let Some(oldest) = node
+                .names
+                .iter()
+                .copied()
+                .find(|edge| self.is_free(*edge, true))
             && let Some(node) = self.nodes.get_mut(index)
         {
             node.lose_name(oldest);

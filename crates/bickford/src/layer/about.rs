@@ -89,7 +89,7 @@ macro_rules! describe {
                 const KIND: OperationKind = OperationKind::$operation;
 
                 #[inline]
-    fn about(&self) -> About<'_> {
+                fn about(&self) -> About<'_> {
                     let $op = self;
                     About {
                         $($field: $value,)*
@@ -244,11 +244,6 @@ pub(super) trait Observe: Answer {
 /// [`super::PostCalls::every`] gets.
 #[allow(private_bounds, reason = "every answer is observed, and nothing else")]
 pub fn outcome<A: Observe>(result: &Result<A, Errno>) -> Outcome {
-    outcome_of(result)
-}
-
-/// What is common in a result.
-pub(super) fn outcome_of<A: Observe>(result: &Result<A, Errno>) -> Outcome {
     match result {
         Ok(answer) => answer.outcome(),
         Err(errno) => Outcome {

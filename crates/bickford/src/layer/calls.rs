@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bickford_abi::INVALID_UIDGID;
 use rustix::io::Errno;
 
-use super::about::{Describe, outcome_of};
+use super::about::{Describe, outcome};
 use super::{About, OperationKind, Outcome};
 use crate::dispatch::{Context, Interrupt};
 #[allow(
@@ -278,7 +278,7 @@ macro_rules! define_calls {
                     op: &$operation $(<$lt>)?,
                     result: &mut Result<$answer, Errno>,
                 ) {
-                    let mut outcome = outcome_of(result);
+                    let mut outcome = outcome(result);
                     if done.length > 0 {
                         outcome.bytes = done.length as u64;
                     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::about::{Describe, Observe, outcome_of};
+use super::about::{Describe, Observe, outcome};
 use super::calls::{Call, Done, PostCalls, PreCalls, Resume, Scratch, Step};
 use super::held::{Closing, Held};
 use super::{Layer, Needs, OperationKind, OperationSet, Switches};
@@ -191,7 +191,7 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
             if !inner.defer.contains(kind) {
                 return reply.complete(result);
             }
-            let outcome = outcome_of(&result);
+            let outcome = outcome(&result);
             let resume = Resume {
                 may_wait: reply.may_wait(),
                 resume: Some(Box::new(move || reply.complete(result))),

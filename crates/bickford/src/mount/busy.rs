@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use super::mountinfo::MountEntry;
-use crate::sys::mount::parse_mount_id;
+use crate::sys::mount::{parse_mount_id, reusable_id};
 
 /// Most processes a message names.
 const NAMED: usize = 8;
@@ -197,8 +196,7 @@ fn uses(process: &Path, entry: &MountEntry) -> Vec<Use> {
 
 fn link_mount_id(link: &Path) -> Option<u64> {
     let file = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let info = fs::read(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    parse_mount_id(&info)
+    reusable_id(&file)
 }
 
 fn first_descriptor(process: &Path, mount_id: u64) -> Option<u32> {

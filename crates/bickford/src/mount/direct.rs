@@ -40,7 +40,13 @@ pub(super) fn mount(
     point: &MountPoint,
     options: &MountOptions,
 ) -> Result<(OwnedFd, Option<MountIds>), DirectError> {
-    let device = open_device()?;
+    let device = open_device().map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM => DirectError::NotPermitted("/dev/fuse may not be opened"),
+        errno => MountError::Device {
+            source: errno.into(),
+        }
+        .into(),
+    })?;
     let mounted = match fits_fsconfig(options) {
         true => mount_by_fsopen(point, options, device.as_fd()).map(Some),
         false => Err(Step::new("fsopen")(Errno::NOSYS)),
@@ -67,16 +73,8 @@ pub(super) fn mount(
     }
 }
 
-fn open_device() -> Result<OwnedFd, DirectError> {
-    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-        match errno {
-            Errno::ACCESS | Errno::PERM => DirectError::NotPermitted("/dev/fuse may not be opened"),
-            errno => MountError::Device {
-                source: errno.into(),
-            }
-            .into(),
-        }
-    })
+fn open_device() -> Result<OwnedFd, Errno> {
+    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// The call that failed, and what the kernel wrote into the context's log.
@@ -142,7 +140,7 @@ fn mount_by_fsopen(
 /// A connection without a mount: the kernel sends INIT when the file system is created. It ends when
 /// either descriptor is closed.
 pub(super) fn connect(options: &MountOptions) -> Result<(OwnedFd, OwnedFd), Errno> {
-    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let device = open_device()?;
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let directory = FileType::Directory.as_raw_mode();
     configure(context.as_fd(), directory, options, device.as_fd())?;
@@ -322,7 +320,7 @@ pub(super) fn legacy_flags(flags: GenericFlags) -> MountFlags {
 
 /// Whether /dev/fuse can be opened by this process.
 pub fn probe_device() -> io::Result<()> {
-    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    open_device()?;
     Ok(())
 }
 

@@ -215,7 +215,6 @@ pub struct MountGuard {
     mountpoint: PathBuf,
     via: Via,
     access: AccessPolicy,
-    owner: u32,
     /// The mount as it was listed right after it was made; `None` for passed descriptors.
     own: Option<Own>,
     /// With `auto_unmount`: the end of the pipe that the watcher waits for.
@@ -268,13 +267,7 @@ impl MountGuard {
         self.via
     }
 
-    /// Whether a request of user `uid` may be served. The kernel does not know `allow_root`: with that
-    /// option whoever serves the requests has to ask here and answer EACCES.
-    pub fn admits(&self, uid: u32) -> bool {
-        self.access.admits(uid, self.owner)
-    }
-
-    /// Who may use the mount.
+    /// Who may use the mount, see [`AccessPolicy`] for who has to see to it.
     pub fn access(&self) -> AccessPolicy {
         self.access
     }
@@ -383,12 +376,10 @@ fn guard(
     own: Option<Own>,
     watch: Option<OwnedFd>,
 ) -> MountGuard {
-    let owner = rustix::process::getuid().as_raw();
     MountGuard {
         mountpoint,
         via,
         access: options.access,
-        owner,
         own,
         watch: Mutex::new(watch),
     }

@@ -13,7 +13,7 @@ use super::option_text::{
 ///
 /// The kernel knows only [`Owner`](Self::Owner) and [`Everyone`](Self::Everyone). With
 /// [`OwnerAndRoot`](Self::OwnerAndRoot) it lets everybody in, and whoever serves the requests has to
-/// turn other users away with [`admits`](Self::admits). A session does so, and lets the kernel keep no
+/// turn other users away with EACCES. A session does so, and lets the kernel keep no
 /// attributes of the root: checking permissions ([`MountOptions::default_permissions`], `FUSE_POSIX_ACL`) it asks
 /// for them on the way to anything. Where it does not check them, and below a bind mount that leads past the root, it
 /// shows others what it has cached.
@@ -29,15 +29,6 @@ pub enum AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Whether a request of user `uid` may be served on a mount of user `owner`.
-    pub fn admits(self, uid: u32, owner: u32) -> bool {
-        match self {
-            // The kernel has already turned away everybody else.
-            Self::Owner | Self::Everyone => true,
-            Self::OwnerAndRoot => uid == owner || uid == 0,
-        }
-    }
-
     /// The option that asks for this policy.
     pub(super) fn option_name(self) -> Option<&'static str> {
         match self {
@@ -563,8 +554,7 @@ mod tests {
         let options = MountOptions::parse("allow_root").unwrap();
         assert!(options.kernel_allows_other());
         assert_eq!(options.to_fusermount(), "allow_other,fsname=/dev/fuse");
-        assert!(options.access.admits(0, 1000) && options.access.admits(1000, 1000));
-        assert!(!options.access.admits(1001, 1000));
+        assert_eq!(options.access, AccessPolicy::OwnerAndRoot);
         let error = MountOptions::parse("allow_root,allow_other").unwrap_err();
         assert_eq!(
             error,

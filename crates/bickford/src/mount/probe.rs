@@ -78,18 +78,11 @@ fn parse_offer(request: &[u8]) -> Option<KernelOffer> {
     let len = body.len().min(whole.len());
     whole.get_mut(..len)?.copy_from_slice(body.get(..len)?);
     let init = InitIn::read_from_bytes(&whole).ok()?;
-    let low = u64::from(init.flags);
-    let extended = InitFlags::from_bits_retain(low).contains(InitFlags::INIT_EXT);
-    let high = if extended {
-        u64::from(init.flags2) << 32
-    } else {
-        0
-    };
     Some(KernelOffer {
         major: init.major,
         minor: init.minor,
         max_readahead: init.max_readahead,
-        flags: InitFlags::from_bits_retain(low | high),
+        flags: InitFlags::from_words(init.flags, init.flags2),
     })
 }
 

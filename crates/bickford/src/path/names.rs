@@ -34,7 +34,7 @@ impl Names {
     /// The inode at a path from the root, if the kernel knows one.
     #[must_use]
     pub fn node(&self, path: impl AsRef<Path>) -> Option<NodeId> {
-        self.table.find(path.as_ref()).map(|(_, node)| node)
+        self.table.find(path.as_ref())
     }
 
     /// A path of an inode as it is now; it may be another one at once.

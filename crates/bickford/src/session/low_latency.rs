@@ -69,7 +69,6 @@ impl LowLatency {
 /// Holds while requests come, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Holder {
-    activity: Arc<Activity>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -80,16 +79,11 @@ impl Holder {
         wanted.probe()?;
         let activity = in_flight.activity();
         let ended = Arc::new(AtomicBool::new(false));
-        let (of_thread, end, requests) = (
-            Arc::clone(&activity),
-            Arc::clone(&ended),
-            Arc::clone(in_flight),
-        );
+        let (end, requests) = (Arc::clone(&ended), Arc::clone(in_flight));
         let thread = thread::Builder::new()
             .name("bickford-awake".into())
-            .spawn(move || run(wanted, &of_thread, &end, &requests))?;
+            .spawn(move || run(wanted, &activity, &end, &requests))?;
         Ok(Self {
-            activity,
             ended,
             thread: Some(thread),
         })
@@ -105,7 +99,6 @@ impl Drop for Holder {
                 tracing::error!("the thread that keeps the CPUs awake panicked");
             }
         }
-        self.activity.wake();
     }
 }
 

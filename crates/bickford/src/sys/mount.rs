@@ -191,7 +191,8 @@ fn unique_id(root: &OwnedFd) -> Option<u64> {
     (found.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
 }
 
-fn reusable_id(root: &OwnedFd) -> Option<u64> {
+/// The id of mountinfo of the mount that a descriptor is on.
+pub(crate) fn reusable_id(root: &OwnedFd) -> Option<u64> {
     let mut name = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
     write_number(name.get_mut(18..29)?, u64::try_from(root.as_raw_fd()).ok()?)?;
     let name = CStr::from_bytes_until_nul(&name).ok()?;

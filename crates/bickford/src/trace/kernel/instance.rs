@@ -86,21 +86,18 @@ impl Instance {
     }
 
     pub(super) fn enable(&self, connection: Option<u32>) -> io::Result<()> {
-        // One clock for all CPUs, since a request may end on another than it began on; and the one
-        // that daemons have.
-        self.set("trace_clock", "mono")?;
         if let Some(connection) = connection {
             self.set("events/fuse/filter", &format!("connection == {connection}"))?;
         }
         // The end first: the other way round, a request could seem to be open for ever.
-        for event in EVENTS.iter().rev() {
-            self.set(&format!("events/{event}/enable"), "1")?;
-        }
-        Ok(())
+        let [send, end] = EVENTS;
+        self.enable_all(&[end, send])
     }
 
-    /// All of `events`, by the same clock.
+    /// All of `events`, one after the other.
     pub(super) fn enable_all(&self, events: &[&str]) -> io::Result<()> {
+        // One clock for all CPUs, since a request may end on another than it began on; and the one
+        // that daemons have.
         self.set("trace_clock", "mono")?;
         for event in events {
             self.set(&format!("events/{event}/enable"), "1")?;

@@ -87,14 +87,6 @@ const BATCH_MAX: usize = 65_536;
 /// How often the buffers are looked at while they are empty.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Of these the kernel tells no end, or nothing.
-const UNTRACED: [Opcode; 4] = [
-    Opcode::Forget,
-    Opcode::BatchForget,
-    Opcode::Interrupt,
-    Opcode::NotifyReply,
-];
-
 /// Reads the tracepoints until it is dropped.
 #[derive(Debug)]
 pub struct Tracepoints {
@@ -204,7 +196,8 @@ impl Tracepoints {
     pub fn expect(&mut self, connection: u32, row: &InFlightRow) -> Option<KernelRequest> {
         let named = |opcode: &&Opcode| opcode.name() == row.name;
         let opcode = *Opcode::ALL.iter().find(named)?;
-        if UNTRACED.contains(&opcode) {
+        // Of others the kernel tells no end, or nothing.
+        if !opcode.is_answered() {
             return None;
         }
         let age = row.age_us.saturating_mul(1_000);

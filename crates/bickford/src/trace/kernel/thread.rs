@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::format::{Format, kind};
 
-/// Events of a watched thread, in the order of [`ThreadFormats`].
+/// Events of a watched thread, in the order of [`Watch`]'s formats.
 pub(super) const EVENTS: [&str; 3] = [
     "sched/sched_switch",
     "raw_syscalls/sys_enter",
