@@ -1,6 +1,8 @@
 //! The control socket over the memory transport.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bickford::abi::Opcode;
@@ -11,7 +13,7 @@ use bickford::{Context, FileSystem, Reply};
 
 /// Keeps the reply of a READ until the test ends.
 #[derive(Default)]
-struct Slow(std::sync::Mutex<Vec<Reply<Data>>>);
+struct Slow(Mutex<Vec<Reply<Data>>>);
 
 impl FileSystem for Slow {
     fn read(&self, _: &Context<'_>, _: Read, reply: Reply<Data>) {
@@ -19,14 +21,20 @@ impl FileSystem for Slow {
     }
 }
 
+/// A session whose control socket is at `path`.
+fn session(path: &Path) -> (Kernel, Control) {
+    let mut kernel = Kernel::new(Slow::default());
+    kernel.init().unwrap();
+    let server = Arc::clone(kernel.server());
+    let control = Control::serve(path, server, "memory".into()).unwrap();
+    (kernel, control)
+}
+
 #[test]
 fn statistics_and_requests_in_flight_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");
-    let mut kernel = Kernel::new(Slow::default());
-    kernel.init().unwrap();
-    let server = std::sync::Arc::clone(kernel.server());
-    let control = Control::serve(&path, server, "memory".into()).unwrap();
+    let (mut kernel, control) = session(&path);
     for _ in 0..3 {
         kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
     }
@@ -49,15 +57,8 @@ fn statistics_and_requests_in_flight_are_told() {
 fn a_later_session_keeps_its_socket() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");
-    let session = || {
-        let mut kernel = Kernel::new(Slow::default());
-        kernel.init().unwrap();
-        let server = std::sync::Arc::clone(kernel.server());
-        let control = Control::serve(&path, server, "memory".into()).unwrap();
-        (kernel, control)
-    };
-    let (_earlier, ending) = session();
-    let (_later, control) = session();
+    let (_earlier, ending) = session(&path);
+    let (_later, control) = session(&path);
     drop(ending);
     assert_eq!(snapshot(&path).unwrap().transport, "memory");
     drop(control);
@@ -68,10 +69,7 @@ fn a_later_session_keeps_its_socket() {
 fn events_are_streamed_to_one_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");
-    let mut kernel = Kernel::new(Slow::default());
-    kernel.init().unwrap();
-    let server = std::sync::Arc::clone(kernel.server());
-    let _control = Control::serve(&path, server, "memory".into()).unwrap();
+    let (mut kernel, _control) = session(&path);
     let mut reader = EventReader::connect(&path).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
     let event = loop {
@@ -136,10 +134,7 @@ fn a_daemon_that_only_says_what_it_lost_holds_nobody_up() {
 fn a_client_that_never_ends_its_line_does_not_keep_the_session() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.sock");
-    let mut kernel = Kernel::new(Slow::default());
-    kernel.init().unwrap();
-    let server = std::sync::Arc::clone(kernel.server());
-    let control = Control::serve(&path, server, "memory".into()).unwrap();
+    let (_kernel, control) = session(&path);
     let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
     let (over, ended) = std::sync::mpsc::channel::<()>();
     let trickle = std::thread::spawn(move || {

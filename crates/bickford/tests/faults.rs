@@ -38,13 +38,12 @@ fn read(kernel: &mut Kernel, unique: u64) {
     let mut body = [0u64; 5];
     body[2] = 4096;
     let header = InHeader {
-        len: u32::try_from(size_of::<InHeader>() + size_of_val(&body)).unwrap(),
         opcode: Opcode::Read as u32,
         unique,
         nodeid: 7,
         ..InHeader::default()
     };
-    kernel.send_raw(&[header.as_bytes(), body.as_bytes()].concat());
+    kernel.send_with(header, body.as_bytes());
 }
 
 fn interrupt(kernel: &mut Kernel, unique: u64) {

@@ -1,6 +1,8 @@
 //! Asynchronous file systems, over the memory transport.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod support;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -119,14 +121,9 @@ impl Fixture {
     }
 
     fn wait_for(&self, waiting: usize) {
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while self.waiting.load(Ordering::SeqCst) != waiting {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "never {waiting} waiting"
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        support::wait_until(&format!("{waiting} wait"), || {
+            self.waiting.load(Ordering::SeqCst) == waiting
+        });
     }
 }
 

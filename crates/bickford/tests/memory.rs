@@ -69,21 +69,24 @@ struct Fixture {
     reads: Receiver<Reply<Data>>,
 }
 
-fn fixture(config: ServerConfig) -> Fixture {
+fn before_init(config: ServerConfig) -> Fixture {
     let (forgets_to, forgets) = channel();
     let (reads_to, reads) = channel();
     let subject = Subject {
         forgets: forgets_to,
         reads: Mutex::new(reads_to),
     };
-    let mut kernel = Kernel::with_config(subject, config);
-    let answer = kernel.init().unwrap();
-    assert_eq!(answer.error, 0);
     Fixture {
-        kernel,
+        kernel: Kernel::with_config(subject, config),
         forgets,
         reads,
     }
+}
+
+fn fixture(config: ServerConfig) -> Fixture {
+    let mut fixture = before_init(config);
+    assert_eq!(fixture.kernel.init().unwrap().error, 0);
+    fixture
 }
 
 fn read_of(handle: u64) -> Vec<u8> {
@@ -95,12 +98,7 @@ fn read_of(handle: u64) -> Vec<u8> {
 
 #[test]
 fn init_settles_the_lower_minor_and_offered_flags_only() {
-    let (to, _forgets) = channel();
-    let (reads, _reads) = channel();
-    let mut kernel = Kernel::new(Subject {
-        forgets: to,
-        reads: Mutex::new(reads),
-    });
+    let mut kernel = before_init(ServerConfig::default()).kernel;
     let init = InitIn {
         major: 7,
         minor: 31,
@@ -116,12 +114,7 @@ fn init_settles_the_lower_minor_and_offered_flags_only() {
 #[test]
 fn an_old_kernel_gets_an_answer_of_its_size() {
     for (minor, size) in [(4, 8), (22, 24), (23, 64)] {
-        let (to, _forgets) = channel();
-        let (reads, _reads) = channel();
-        let mut kernel = Kernel::new(Subject {
-            forgets: to,
-            reads: Mutex::new(reads),
-        });
+        let mut kernel = before_init(ServerConfig::default()).kernel;
         let init = InitIn {
             major: 7,
             minor,
@@ -137,12 +130,7 @@ fn an_old_kernel_gets_an_answer_of_its_size() {
 
 #[test]
 fn a_newer_major_is_answered_with_ours_and_asked_again() {
-    let (to, _forgets) = channel();
-    let (reads, _reads) = channel();
-    let mut kernel = Kernel::new(Subject {
-        forgets: to,
-        reads: Mutex::new(reads),
-    });
+    let mut kernel = before_init(ServerConfig::default()).kernel;
     let init = InitIn {
         major: 8,
         minor: 0,
@@ -156,12 +144,7 @@ fn a_newer_major_is_answered_with_ours_and_asked_again() {
 
 #[test]
 fn requests_before_init_are_refused() {
-    let (to, _forgets) = channel();
-    let (reads, _reads) = channel();
-    let mut kernel = Kernel::new(Subject {
-        forgets: to,
-        reads: Mutex::new(reads),
-    });
+    let mut kernel = before_init(ServerConfig::default()).kernel;
     assert_eq!(
         kernel.call(Opcode::Lookup, 1, b"x\0").unwrap().error,
         -libc::EIO
@@ -346,14 +329,11 @@ fn panics_of_what_notifications_call_leave_the_session() {
     };
     let body = [data.as_bytes(), b"x"].concat();
     let header = InHeader {
-        len: (size_of::<InHeader>() + body.len()) as u32,
         opcode: Opcode::NotifyReply as u32,
         unique: retrieve.notify_unique,
         ..InHeader::default()
     };
-    fixture
-        .kernel
-        .send_raw(&[header.as_bytes(), &body].concat());
+    fixture.kernel.send_with(header, &body);
     assert_eq!(
         fixture
             .kernel
@@ -398,14 +378,12 @@ fn the_attributes_of_the_root_are_not_cached_where_not_all_are_admitted() {
             ..ServerConfig::default()
         });
         let header = InHeader {
-            len: (size_of::<InHeader>() + 16) as u32,
             opcode: Opcode::Getattr as u32,
             unique: 100,
             nodeid,
             ..InHeader::default()
         };
-        let message = [header.as_bytes(), &[0; 16]].concat();
-        fixture.kernel.send_raw(&message);
+        fixture.kernel.send_with(header, &[0; 16]);
         let out: AttrOut = fixture.kernel.answer(100).unwrap().read().unwrap();
         out.attr_valid
     };
@@ -441,16 +419,13 @@ fn who_is_not_admitted_may_use_what_is_open() {
             _ => vec![flags; 88],
         };
         let header = InHeader {
-            len: (size_of::<InHeader>() + body.len()) as u32,
             opcode: opcode as u32,
             unique: number,
             nodeid: 7,
             uid,
             ..InHeader::default()
         };
-        fixture
-            .kernel
-            .send_raw(&[header.as_bytes(), &body].concat());
+        fixture.kernel.send_with(header, &body);
         if opcode == Opcode::Read {
             fixture.reads.try_recv().ok()?.error(Errno::IO);
         }

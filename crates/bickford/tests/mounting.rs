@@ -3,17 +3,20 @@
 //! Needs /dev/fuse and CAP_SYS_ADMIN; without them each test says so and ends.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may end a test")]
 
+mod support;
+
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use bickford::mount::{
     GenericFlags, MountEntry, MountError, MountOptions, Mounted, Unmount, UnmountError, Via, mount,
     unmount,
 };
+
+use support::wait_until;
 
 /// A mount point whose mounts are detached at the end, whatever the test did.
 struct Place {
@@ -62,14 +65,6 @@ fn has_unique_mount_ids() -> bool {
     let found =
         rustix::fs::statx(rustix::fs::CWD, "/", rustix::fs::AtFlags::empty(), wanted).unwrap();
     found.stx_mask & STATX_MNT_ID_UNIQUE != 0
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

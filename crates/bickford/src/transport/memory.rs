@@ -138,14 +138,20 @@ impl Kernel {
         let unique = self.next;
         self.next += 2;
         let header = InHeader {
-            len: u32::try_from(size_of::<InHeader>() + body.len()).unwrap_or(u32::MAX),
             opcode: opcode as u32,
             unique,
             nodeid: node,
             ..InHeader::default()
         };
-        self.send_raw(&[header.as_bytes(), body].concat());
+        self.send_with(header, body);
         unique
+    }
+
+    /// Sends a request with this header, whose length is set.
+    pub fn send_with(&mut self, header: InHeader, body: &[u8]) {
+        let len = u32::try_from(size_of::<InHeader>() + body.len()).unwrap_or(u32::MAX);
+        let header = InHeader { len, ..header };
+        self.send_raw(&[header.as_bytes(), body].concat());
     }
 
     /// Sends any bytes.

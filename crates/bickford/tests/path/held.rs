@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
 use bickford::path::{Adapter, Names, Options};
@@ -10,6 +9,7 @@ use bickford::transport::memory::Kernel;
 
 use crate::client::{Client, ROOT, session};
 use crate::mirror::{Mirror, Served};
+use crate::support::wait_until;
 
 const ENOENT: i32 = 2;
 const EINTR: i32 = 4;
@@ -36,15 +36,9 @@ fn fixture(options: Options) -> Fixture {
 
 impl Fixture {
     fn wait_for(&self, waiting: usize) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while self.names.sizes().waiting != waiting {
-            assert!(
-                Instant::now() < deadline,
-                "{:?}, not {waiting} waiting",
-                self.names.sizes()
-            );
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(&format!("{waiting} wait"), || {
+            self.names.sizes().waiting == waiting
+        });
     }
 
     fn log(&self) -> Vec<String> {

@@ -8,5 +8,7 @@ mod listing;
 mod mirror;
 mod model;
 mod options;
+#[path = "../support/mod.rs"]
+mod support;
 mod tasks;
 mod threads;

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use bickford::abi::{AttrOut, InterruptIn, Opcode, OpenIn, ReadIn, Rename2In};
 use bickford::ops::{Attr, Data, Opened};
@@ -19,6 +18,7 @@ use zerocopy::IntoBytes;
 
 use crate::client::{Client, ROOT, session};
 use crate::mirror::{Mirror, Served};
+use crate::support::wait_until;
 
 const EINTR: i32 = 4;
 
@@ -173,14 +173,6 @@ pub fn fixture(mirror: Arc<Mirror>, options: Options, free: bool) -> Fixture {
         permits,
         inside,
         _runtime: runtime,
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

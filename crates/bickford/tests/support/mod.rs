@@ -8,7 +8,7 @@
 )]
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -170,7 +170,7 @@ pub fn over_each_transport(body: impl Fn(SessionConfig)) {
 }
 
 /// Waits until `condition` holds.
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + DEADLINE;
     while !condition() {
         assert!(
@@ -179,9 +179,4 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
         );
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// Same device and inode: whether `path` is below the mount.
-pub fn is_mounted(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok()
 }
