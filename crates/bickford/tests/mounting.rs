@@ -29,11 +29,7 @@ impl Place {
             dir: tempfile::tempdir().unwrap(),
         };
         match mount(&place.path(), &MountOptions::new()) {
-            Ok(Mounted {
-                via: Via::Direct,
-                guard,
-                ..
-            }) => {
+            Ok(Mounted { guard, .. }) if guard.via() == Via::Direct => {
                 guard.unmount(Unmount::Lazy).unwrap();
                 Some(place)
             }
@@ -303,7 +299,8 @@ fn a_passed_descriptor_is_used_as_it_is() {
     let mounted = mount(&place.path(), &MountOptions::new()).unwrap();
     let path = PathBuf::from(format!("/dev/fd/{}", mounted.device.as_raw_fd()));
     let passed = mount(&path, &MountOptions::new()).unwrap();
-    assert_eq!((passed.via, passed.connection()), (Via::Descriptor, None));
+    assert_eq!(passed.guard.via(), Via::Descriptor);
+    assert_eq!(passed.connection(), None);
     let mut buffer = vec![0_u8; 65536];
     let len = rustix::io::read(&passed.device, &mut buffer).unwrap();
     assert!(len >= 40, "the INIT request of this mount, {len} bytes");

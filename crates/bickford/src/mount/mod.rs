@@ -189,11 +189,7 @@ pub struct Mounted {
     /// The connection. When its last duplicate is closed the connection ends, and every further access to
     /// the mount answers ENOTCONN.
     pub device: OwnedFd,
-    /// Where it is mounted: absolute and without symbolic links, or `/dev/fd/N` as given.
-    pub mountpoint: PathBuf,
-    /// How it was mounted.
-    pub via: Via,
-    /// Unmounts, knows the connection, and with `auto_unmount` unmounts when dropped.
+    /// Unmounts, knows place and connection, and with `auto_unmount` unmounts when dropped.
     pub guard: MountGuard,
 }
 
@@ -257,7 +253,7 @@ impl MountGuard {
         Some(options.any(|option| option == "default_permissions"))
     }
 
-    /// Where it is mounted.
+    /// Where it is mounted: absolute and without symbolic links, or `/dev/fd/N` as given.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
@@ -326,13 +322,8 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
         let _ = unmount::unmount_entry(&own, Unmount::Lazy);
         helper(error)
     })?;
-    let guard = guard(point.path.clone(), via, options, Some(own), watch);
-    Ok(Mounted {
-        device,
-        mountpoint: point.path,
-        via,
-        guard,
-    })
+    let guard = guard(point.path, via, options, Some(own), watch);
+    Ok(Mounted { device, guard })
 }
 
 /// The mount that was just made. Another may have come to the same place at the same time.
@@ -436,14 +427,8 @@ fn take_passed(
     if !is_device || number != (10, 229) {
         return Err(failed(io::Error::other("it is another file")));
     }
-    let path = mountpoint.to_owned();
-    let guard = guard(path.clone(), Via::Descriptor, options, None, None);
-    Ok(Mounted {
-        device,
-        mountpoint: path,
-        via: Via::Descriptor,
-        guard,
-    })
+    let guard = guard(mountpoint.to_owned(), Via::Descriptor, options, None, None);
+    Ok(Mounted { device, guard })
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Session {
                     tracing::warn!("{error}");
                 }
                 Err(SessionError::Start {
-                    mountpoint: mounted.mountpoint,
+                    mountpoint: mounted.guard.mountpoint().to_owned(),
                     source,
                 })
             }
