@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use rustix::path::DecInt;
 use rustix::pipe::PipeFlags;
 
 /// linux/stat.h, since Linux 6.8: `stx_mnt_id` is never used again.
@@ -193,27 +194,13 @@ fn unique_id(root: &OwnedFd) -> Option<u64> {
 
 /// The id of mountinfo of the mount that a descriptor is on.
 pub(crate) fn reusable_id(root: &OwnedFd) -> Option<u64> {
-    let mut name = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
-    write_number(name.get_mut(18..29)?, u64::try_from(root.as_raw_fd()).ok()?)?;
-    let name = CStr::from_bytes_until_nul(&name).ok()?;
-    let info = rustix::fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let infos = rustix::fs::open(c"/proc/self/fdinfo", place, Mode::empty()).ok()?;
+    let (number, flags) = (DecInt::from_fd(root), OFlags::RDONLY | OFlags::CLOEXEC);
+    let info = rustix::fs::openat(&infos, number.as_c_str(), flags, Mode::empty()).ok()?;
     let mut text = [0_u8; 512];
     let len = rustix::io::read(&info, &mut text).ok()?;
     parse_mount_id(text.get(..len)?)
-}
-
-fn write_number(into: &mut [u8], mut number: u64) -> Option<()> {
-    let mut digits = 1;
-    let mut rest = number / 10;
-    while rest > 0 {
-        digits += 1;
-        rest /= 10;
-    }
-    for byte in into.get_mut(..digits)?.iter_mut().rev() {
-        *byte = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    Some(())
 }
 
 /// The `mnt_id` line of proc_pid_fdinfo(5).
@@ -221,20 +208,7 @@ pub(crate) fn parse_mount_id(text: &[u8]) -> Option<u64> {
     let line = text
         .split(|byte| *byte == b'\n')
         .find_map(|line| line.strip_prefix(b"mnt_id:"))?;
-    let mut number = None;
-    for byte in line.iter().filter(|byte| !byte.is_ascii_whitespace()) {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        let digit = u64::from(byte - b'0');
-        number = Some(
-            number
-                .unwrap_or(0_u64)
-                .checked_mul(10)?
-                .checked_add(digit)?,
-        );
-    }
-    number
+    std::str::from_utf8(line).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -283,14 +257,6 @@ mod tests {
         // SAFETY: `status` lives across the call, the child was forked above.
         let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((reaped, status), (child, 0));
-    }
-
-    #[test]
-    fn numbers_are_written_as_text() {
-        let mut text = [0_u8; 4];
-        assert_eq!(write_number(&mut text, 207), Some(()));
-        assert_eq!(&text, b"207\0");
-        assert_eq!(write_number(&mut text, 10_000), None);
     }
 
     #[test]
