@@ -64,7 +64,7 @@ impl Data {
     /// How many bytes there are; for a range of a regular file, as it is now.
     pub(crate) fn present(&self) -> usize {
         match self {
-            Self::File(range) => range.present(),
+            Self::File(range) => range.present().unwrap_or(range.length),
             Self::Vectored(parts) => parts.iter().map(Self::present).sum(),
             other => other.len(),
         }
@@ -163,16 +163,15 @@ impl Data {
 
 impl FileRange {
     /// How much of it lies before the end of the file, where that is a regular one.
-    fn present(&self) -> usize {
-        let Ok(stat) = rustix::fs::fstat(&self.file) else {
-            return self.length;
-        };
+    pub(crate) fn present(&self) -> Option<usize> {
+        let stat = rustix::fs::fstat(&self.file).ok()?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return self.length;
+            return None;
         }
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let rest = size.saturating_sub(self.offset);
-        usize::try_from(rest).map_or(self.length, |rest| rest.min(self.length))
+        let rest = u64::try_from(stat.st_size)
+            .ok()?
+            .saturating_sub(self.offset);
+        Some(usize::try_from(rest).map_or(self.length, |rest| rest.min(self.length)))
     }
 
     /// Reads the range to its end, or the end of the file, into the front of `buffer`.

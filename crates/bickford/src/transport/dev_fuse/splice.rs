@@ -106,11 +106,7 @@ pub(super) fn suitable_length(range: &FileRange) -> Option<usize> {
     if range.length < ANSWER_MIN {
         return None;
     }
-    let stat = rustix::fs::fstat(&range.file).ok()?;
-    let size = u64::try_from(stat.st_size).ok()?;
-    let left = usize::try_from(size.checked_sub(range.offset)?).unwrap_or(usize::MAX);
-    let length = left.min(range.length);
-    (length >= ANSWER_MIN).then_some(length)
+    range.present().filter(|length| *length >= ANSWER_MIN)
 }
 
 /// Sends `length` bytes of a file. When it has become shorter, that is not suitable, since the header
