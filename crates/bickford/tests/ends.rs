@@ -6,6 +6,7 @@
 mod support;
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,6 +21,7 @@ use bickford::mount::{
 use bickford::notify::NotifyError;
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use bickford::session::SessionError;
+use bickford::trace::control::{snapshot, socket_path};
 use bickford::{
     Context, Errno, FileSystem, MountedSession, Negotiation, NodeId, Reply, Session, SessionConfig,
     Workers,
@@ -266,6 +268,32 @@ fn what_the_kernel_would_not_map_does_not_begin() {
             mounted.guard.unmount(Unmount::Lazy).unwrap();
             session.wait();
         }
+    });
+}
+
+#[test]
+fn a_session_whose_device_was_passed_is_found_by_its_connection() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let dir = tempfile::tempdir().unwrap();
+        let _watchdog = support::watch(dir.path().to_owned(), None);
+        let _cleared = Cleared(dir.path());
+        let options = MountOptions::new().fsname("bickford-test");
+        let mounted = mount(dir.path(), &options).unwrap();
+        let passed = format!("/dev/fd/{}", mounted.device.as_raw_fd());
+        let (subject, _let_go) = Subject::new();
+        let session = Session::mount(subject, passed, &options, config).unwrap();
+        if session.connection().is_none() {
+            eprintln!("left out: the kernel does not tell the connection of a device before 6.16");
+            return;
+        }
+        let control = session.serve_control().unwrap();
+        let seen = snapshot(&socket_path(mounted.connection().unwrap())).unwrap();
+        assert_eq!(seen.pid, std::process::id());
+        drop(control);
+        mounted.unmount(Unmount::Lazy).unwrap();
+        drop(mounted);
+        session.wait();
     });
 }
 

@@ -95,11 +95,12 @@ impl MountedSession {
     /// dropped; see [`crate::trace::control`].
     ///
     /// # Errors
-    /// When the socket cannot be made, or the mount was passed as a descriptor, so that its
-    /// connection is not known.
+    /// When the socket cannot be made, or the connection is not known ([`Session::connection`]).
     pub fn serve_control(&self) -> io::Result<Control> {
-        let connection = self.guard.connection().ok_or_else(|| {
-            io::Error::other("the number of a connection that was passed is not known")
+        let connection = self.session.connection().ok_or_else(|| {
+            io::Error::other(
+                "before Linux 6.16 the number of a connection that was passed is not known",
+            )
         })?;
         let transport = self.session.transport_name().to_owned();
         Control::serve(
