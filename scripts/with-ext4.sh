@@ -15,8 +15,9 @@ if [ -n "${BICKFORD_SCRATCH:-}${TMPDIR:-}" ] || [ "$(id -u)" != 0 ]; then
 fi
 
 # Sparse. The million files of the full length need more inodes than there are by default.
-image=$(mktemp /var/tmp/bickford-ext4-XXXXXX) || exit 1
-point=$(mktemp -d /tmp/bf-XXXXXX) || { rm -f "$image"; exit 1; }
+advice="set TMPDIR to a directory for the temporary files of the tests"
+image=$(mktemp -p /var/tmp --suffix .bickford-ext4) || { echo "with-ext4: no image in /var/tmp; $advice" >&2; exit 1; }
+point=$(mktemp -d) || { rm -f "$image"; echo "with-ext4: no mount point; $advice" >&2; exit 1; }
 discard() {
 	# What a failed test has left busy goes away with its last user.
 	umount "$point" 2>/dev/null || umount -l "$point" 2>/dev/null
@@ -34,6 +35,6 @@ if said=$({ truncate -s 24G "$image" && mkfs.ext4 -q -F -m 0 -i 8192 "$image" &&
 	chmod 1777 "$point"
 	TMPDIR=$point "$@"
 else
-	echo "with-ext4: temporary files stay where they are: $said" >&2
+	echo "with-ext4: temporary files lie in /tmp: $said" >&2
 	"$@"
 fi
