@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -440,6 +441,38 @@ fn tracing_ends_with_what_is_traced() {
             place.unmount(&place.mountpoint());
         }
     }
+}
+
+/// The end of a daemon that still listens when it hangs up.
+#[test]
+fn a_daemon_that_hung_up_first_is_seen_to_end() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&[]);
+    let socket = socket_path(place.listed().unwrap().minor);
+    fs::remove_file(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&ends);
+    let daemon = std::thread::spawn(move || {
+        while let Ok((client, _)) = listener.accept()
+            && !told.load(Ordering::SeqCst)
+        {
+            let _ = BufReader::new(&client).read_line(&mut String::new());
+        }
+    });
+    let trace = Trace::start(&place, &[]);
+    let said = || fs::read_to_string(&trace.log).unwrap();
+    wait_until("it has hung up", || said().contains("own times end here"));
+    ends.store(true, Ordering::SeqCst);
+    let _ = UnixStream::connect(&socket);
+    daemon.join().unwrap();
+    let output = trace.running.output();
+    let log = fs::read_to_string(&trace.log).unwrap();
+    assert!(
+        output.status.success() && log.contains("has ended"),
+        "{log}"
+    );
+    fs::remove_file(&socket).unwrap();
 }
 
 #[test]

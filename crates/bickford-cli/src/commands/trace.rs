@@ -127,6 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         left: arguments.count.unwrap_or(u64::MAX),
         first_sent: u64::MAX,
         expected: HashSet::new(),
+        hung_up: false,
         ended: false,
         looked: Instant::now(),
     };
@@ -188,7 +189,9 @@ struct Tracer {
     first_sent: u64,
     /// Requests from before that the daemon told of.
     expected: HashSet<u64>,
-    /// Whether the daemon of ours has ended.
+    /// Whether the daemon of ours hung up: it is ending, or has too many clients.
+    hung_up: bool,
+    /// Whether it has ended.
     ended: bool,
     /// When the mount was last looked for.
     looked: Instant,
@@ -237,6 +240,8 @@ impl Tracer {
             return false;
         }
         self.looked = Instant::now();
+        // One that is ending may hang up before it stops to listen.
+        self.ended |= self.hung_up && !self.is_same_daemon();
         let mountpoint = self.target.mountpoint.display();
         let mounted = self.target.is_mounted();
         if !mounted {
@@ -251,6 +256,11 @@ impl Tracer {
             ));
         }
         !mounted || self.ended
+    }
+
+    /// The number of a connection is used again at once, by another daemon.
+    fn is_same_daemon(&self) -> bool {
+        self.target.daemon() == self.daemon && self.target.listens()
     }
 
     fn read(&mut self, pause: Duration) -> io::Result<()> {
@@ -425,11 +435,10 @@ impl Tracer {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    // One that is there hangs up, too, where it has too many clients.
-                    let hung_up = error.kind() == io::ErrorKind::UnexpectedEof;
-                    // The number of a connection is used again at once, by another daemon.
-                    let same = || self.target.daemon() == self.daemon && self.target.listens();
-                    self.ended = hung_up && !same();
+                    // Reset where it had not read what it was asked.
+                    use io::ErrorKind::{ConnectionReset, UnexpectedEof};
+                    self.hung_up = matches!(error.kind(), UnexpectedEof | ConnectionReset);
+                    self.ended = self.hung_up && !self.is_same_daemon();
                     if !self.ended {
                         note(&format!("the daemon's own times end here: {error}"));
                     }
