@@ -17,7 +17,8 @@ fi
 # Sparse. The million files of the full length need more inodes than there are by default.
 advice="set TMPDIR to a directory for the temporary files of the tests"
 image=$(mktemp -p /var/tmp --suffix .bickford-ext4) || { echo "with-ext4: no image in /var/tmp; $advice" >&2; exit 1; }
-point=$(mktemp -d) || { rm -f "$image"; echo "with-ext4: no mount point; $advice" >&2; exit 1; }
+# Short: names of sockets below have 107 characters at most.
+point=$(mktemp -d /tmp/bXXX) || { rm -f "$image"; echo "with-ext4: no mount point; $advice" >&2; exit 1; }
 discard() {
 	# What a failed test has left busy goes away with its last user.
 	umount "$point" 2>/dev/null || umount -l "$point" 2>/dev/null
