@@ -240,6 +240,11 @@ impl Server {
         }
     }
 
+    /// Whether no request follows.
+    pub fn has_ended(&self) -> bool {
+        self.destroyed.load(Ordering::SeqCst)
+    }
+
     /// Handles a message that is one run of bytes. See [`Server::process`].
     pub fn process_bytes(&self, worker: &Worker, message: &[u8], responder: &Arc<dyn Responder>) {
         let received = Stamp::now();

@@ -93,10 +93,21 @@ impl MountEntry {
             .collect())
     }
 
-    /// A mount of a connection, the first that is listed.
+    /// A mount of a connection that its path leads to, and not to what was mounted over it.
     pub(crate) fn of_connection(connection: u32) -> io::Result<Option<Self>> {
-        let mut all = Self::all()?.into_iter();
-        Ok(all.find(|entry| entry.connection() == connection))
+        Ok(Self::within_reach(&Self::all()?, connection).cloned())
+    }
+
+    /// The same in a list of all mounts. Numbers of other file systems are of the same kind.
+    fn within_reach(all: &[Self], connection: u32) -> Option<&Self> {
+        let is_reached = |entry: &Self| {
+            let top = Self::top_of(all, &entry.mountpoint);
+            top.is_some_and(|top| top.is_same_mount(entry))
+        };
+        let mut its = all
+            .iter()
+            .filter(|entry| entry.is_fuse() && entry.connection() == connection);
+        its.find(|entry| is_reached(entry))
     }
 
     /// The topmost mount at exactly `mountpoint` (an absolute path without symbolic links), which is what the
@@ -224,6 +235,26 @@ mod tests {
             ..entry
         };
         assert_eq!(none.owner(), None);
+    }
+
+    #[test]
+    fn a_mount_of_a_connection_is_fuse_and_not_covered() {
+        let list = |lines: &[&str]| -> Vec<MountEntry> {
+            let entry = |line: &&str| parse_line(line.as_bytes()).unwrap();
+            lines.iter().map(entry).collect()
+        };
+        let root = "1 1 0:1 / / rw - ext4 x rw";
+        let mount = "2 1 0:53 / /m rw - fuse.x x rw";
+        let found = |lines: &[&str]| {
+            let all = list(lines);
+            MountEntry::within_reach(&all, 53).map(|entry| entry.id)
+        };
+        assert_eq!(found(&[root, mount]), Some(2));
+        assert_eq!(found(&[root, "2 1 0:53 / /m rw - tmpfs x rw"]), None);
+        let cover = "3 2 0:54 / /m rw - fuse.x y rw";
+        assert_eq!(found(&[root, mount, cover]), None);
+        let bound = "4 1 0:53 / /n rw - fuse.x x rw";
+        assert_eq!(found(&[root, mount, cover, bound]), Some(4));
     }
 
     #[test]

@@ -238,12 +238,17 @@ impl Session {
         self.carrier.len()
     }
 
-    /// Ends the session: every request in flight and every later one fails in its caller.
+    /// Ends the session: every request in flight and every later one fails in its caller. Nothing happens where
+    /// it has ended.
     ///
     /// # Errors
     /// When the connection's number is not known ([`Session::connection`]), or fusectl is not mounted at
     /// /sys/fs/fuse/connections.
     pub fn abort(&self) -> io::Result<()> {
+        // By now another file system may have its number.
+        if self.server.has_ended() {
+            return Ok(());
+        }
         abort::abort(self.connection)?;
         self.server.in_flight().end();
         Ok(())

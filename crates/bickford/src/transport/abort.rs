@@ -38,7 +38,10 @@ pub(crate) fn abort(connection: Option<u32>) -> io::Result<()> {
 /// A forced umount(2) aborts too, before it tells whether the mount was busy.
 fn force(connection: u32) -> io::Result<()> {
     let mount = MountEntry::of_connection(connection)?.ok_or(io::ErrorKind::NotFound)?;
-    match rustix::mount::unmount(&mount.mountpoint, UnmountFlags::FORCE) {
+    match rustix::mount::unmount(
+        &mount.mountpoint,
+        UnmountFlags::FORCE | UnmountFlags::NOFOLLOW,
+    ) {
         Ok(()) | Err(Errno::BUSY) => Ok(()),
         Err(error) => Err(error.into()),
     }
