@@ -313,7 +313,7 @@ pub extern "C" fn bickford_session_connection(session: u64) -> i64 {
     let mut connection = -1;
     guarded(|| {
         let held = self::session(session)?;
-        connection = held.mounted.guard().connection().map_or(-1, i64::from);
+        connection = held.mounted.connection().map_or(-1, i64::from);
         Ok(0)
     });
     connection
