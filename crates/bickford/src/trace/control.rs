@@ -17,6 +17,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a second reader of events is told.
 const TAKEN: &str =
     "another program, such as a second 'bickford trace', reads the events of this session already";
+/// How long others that make or remove a socket are waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of a client's request at most.
 const REQUEST_MAX: usize = 64;
 /// More than any session says: another user's daemon is not trusted to come to an end.
@@ -104,6 +108,7 @@ impl Control {
                 )));
             }
         }
+        let _lock = DirectoryLock::of(path);
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -147,8 +152,9 @@ impl Drop for Control {
         {
             tracing::error!("the thread of the control socket panicked");
         }
-        // The number of a connection is used again at once. A socket that is put there between these
-        // two calls is lost: no system call removes a name only if it is of a given file.
+        // The number of a connection is used again at once, and no system call removes a name only if it is of
+        // a given file.
+        let _lock = DirectoryLock::of(&self.path);
         let removed = match identity(&self.path) {
             Ok(file) if file == self.file => std::fs::remove_file(&self.path),
             Ok(_) => Ok(()),
@@ -156,6 +162,44 @@ impl Drop for Control {
         };
         if let Err(error) = removed {
             tracing::debug!(path = %self.path.display(), "removing the control socket: {error}");
+        }
+    }
+}
+
+/// Keeps other programs of ours from making and removing sockets in a directory while this lives.
+#[derive(Debug)]
+pub struct DirectoryLock(Option<OwnedFd>);
+
+impl DirectoryLock {
+    /// Locks the directory that `socket` is in. Who may read a directory may lock it and keep that for ever: after
+    /// a second without the lock it is gone without.
+    #[must_use]
+    pub fn of(socket: &Path) -> Self {
+        let directory = socket.parent().map(|directory| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(directory, flags, Mode::empty())
+        });
+        let Some(Ok(directory)) = directory else {
+            return Self(None);
+        };
+        let end = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Self(Some(directory)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                Err(_) => return Self(None),
+            }
+        }
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Closing does not end it where a process that was forked meanwhile has the descriptor, too.
+        if let Some(directory) = &self.0 {
+            let _ = flock(directory, FlockOperation::Unlock);
         }
     }
 }

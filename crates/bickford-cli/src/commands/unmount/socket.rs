@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use bickford::trace::control::{self, Socket};
+use bickford::trace::control::{self, DirectoryLock, Socket};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat, unlinkat};
 
 /// Write permission for others than the owner.
@@ -39,6 +39,7 @@ fn remove(socket: &Socket) -> io::Result<()> {
             "left: its directory is another user's, or others may write there",
         ));
     }
+    let _lock = DirectoryLock::of(socket.path());
     let now = statat(&place, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if (now.st_dev, now.st_ino) == (found.dev(), found.ino()) {
         unlinkat(&place, name, AtFlags::empty())?;
