@@ -350,14 +350,22 @@ fn wait_for_mount(
 fn give_up(point: &Path, mark: &str, child: &mut Child) {
     let end = Instant::now() + END_TIME;
     let mut asked = HashSet::new();
+    let mut looks_in_vain = 0;
     loop {
-        let _ = child.try_wait();
+        let runs = matches!(child.try_wait(), Ok(None));
         let left = process::with_environment(MARK, mark);
-        if left.is_empty() {
+        // A process that begins another program (execve(2)) shows no environment for a moment.
+        looks_in_vain = if runs || !left.is_empty() {
+            0
+        } else {
+            looks_in_vain + 1
+        };
+        if looks_in_vain > 1 {
             break;
         }
         if Instant::now() > end {
             left.iter().for_each(|pid| process::kill(*pid));
+            let _ = child.kill();
             break;
         }
         for pid in left.into_iter().filter(|pid| asked.insert(*pid)) {
