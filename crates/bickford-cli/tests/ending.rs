@@ -9,7 +9,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn unmounting_waits_for_the_daemon_to_end() {
     let Some(place) = Place::new() else { return };
     assert_silent(&place.mount(&[]));
     let daemon = place.daemon().unwrap();
-    kill_process(daemon, Signal::STOP).unwrap();
+    stop(daemon);
     let child = bickford()
         .arg("unmount")
         .arg(place.mountpoint())
@@ -257,7 +257,7 @@ fn a_busy_unmount_says_who() {
 fn a_mount_that_hangs_is_taken_away_by_force() {
     let Some(place) = Place::new() else { return };
     let running = place.mount_in_foreground(&[]);
-    kill_process(running.pid(), Signal::STOP).unwrap();
+    stop(running.pid());
     assert_silent(&run(bickford()
         .args(["unmount", "--force"])
         .arg(place.mountpoint())));
@@ -335,6 +335,8 @@ fn unmounting_waits_for_no_socket_that_accepts_nobody() {
     fs::remove_file(&path).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
+    let inode = || fs::metadata(&path).map(|found| found.ino());
+    let own = inode().unwrap();
     let reached = || bickford::trace::control::connect(&path);
     // As many as may wait to be accepted.
     let _waiting: Vec<_> = std::iter::from_fn(|| reached().ok()).take(8).collect();
@@ -342,7 +344,10 @@ fn unmounting_waits_for_no_socket_that_accepts_nobody() {
     assert_eq!(full, Some(io::ErrorKind::TimedOut));
     place.unmount(&place.mountpoint());
     assert_eq!(place.listed(), None);
-    fs::remove_file(&path).unwrap();
+    // Another mount may have the number by now, and its own there.
+    if inode().is_ok_and(|inode| inode == own) {
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 /// Another mount may have got the number meanwhile, and listen there.
@@ -355,7 +360,7 @@ fn refused(socket: &std::path::Path) -> Option<std::io::ErrorKind> {
 fn unmounting_a_mount_that_hangs_says_that_requests_wait() {
     let Some(place) = Place::new() else { return };
     let served = place.mount_in_foreground(&["--preset", "base"]);
-    stop(&served);
+    stop(served.pid());
     let mut command = Command::new("stat");
     command.arg(place.mountpoint().join("none"));
     let asks = Running::of(command.stderr(Stdio::null()).spawn().unwrap());

@@ -126,7 +126,7 @@ fn a_mode_that_a_layer_turns_off_is_refused_because_of_it() {
 fn a_start_that_hangs_ends_with_who_waits_for_it() {
     let Some(place) = Place::new() else { return };
     let served = place.mount_in_foreground(&["--preset", "base"]);
-    stop(&served);
+    stop(served.pid());
     let mut command = bickford();
     command.args(["mount", "--preset", "base"]);
     command.arg(place.source()).arg(place.mountpoint());

@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use common::{Place, assert_refused, assert_silent, bickford, run, stderr, wait_until};
+use common::{Place, assert_refused, assert_silent, bickford, run, stderr, stop, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ fn counts_rise_with_requests() {
 fn a_stopped_daemon_leaves_what_the_kernel_tells() {
     let Some(place) = Place::new() else { return };
     let running = place.mount_in_foreground(&[]);
-    kill_process(running.pid(), Signal::STOP).unwrap();
+    stop(running.pid());
     let report = stat(&place.mountpoint());
     assert_eq!(report["connection"], place.listed().unwrap().minor);
     assert_eq!(report["session"], Value::Null);
@@ -156,7 +156,7 @@ fn a_mount_that_hangs_is_found_without_being_touched() {
     let running = place.mount_in_foreground(&[]);
     let link = place.dir().join("link");
     symlink(place.mountpoint(), &link).unwrap();
-    kill_process(running.pid(), Signal::STOP).unwrap();
+    stop(running.pid());
     for name in [link, place.mountpoint().join("../mnt")] {
         assert!(stat(&name)["session_error"].is_string());
     }

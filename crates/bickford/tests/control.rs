@@ -101,10 +101,13 @@ fn events_are_streamed_to_one_reader() {
     // Who comes just after the first has gone is served.
     drop(reader);
     let mut next = EventReader::connect(&path).unwrap();
-    for _ in 0..20 {
+    while std::time::Instant::now() < deadline {
         kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
-        if next.next_event().unwrap().is_some() {
-            return;
+        match next.next_event() {
+            Ok(Some(_)) => return,
+            Ok(None) => {}
+            // On a busy machine that the first has gone is noticed later.
+            Err(_) => next = EventReader::connect(&path).unwrap(),
         }
     }
     panic!("no event came");
@@ -122,7 +125,8 @@ fn a_daemon_that_only_says_what_it_lost_holds_nobody_up() {
         while std::io::Write::write_all(&mut stream, line.as_bytes()).is_ok() {}
     });
     let mut reader = EventReader::connect(&path).unwrap();
-    for _ in 0..3 {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while reader.dropped != u64::MAX && std::time::Instant::now() < deadline {
         assert_eq!(reader.next_event().unwrap().map(|event| event.unique), None);
     }
     assert_eq!(reader.dropped, u64::MAX);

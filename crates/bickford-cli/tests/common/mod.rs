@@ -297,9 +297,9 @@ pub(crate) fn in_namespace(test: &str, place: &Place, fuse_conf: &str) -> bool {
 }
 
 /// Stops a process; when this returns, no thread of it runs.
-pub(crate) fn stop(process: &Running) {
-    rustix::process::kill_process(process.pid(), rustix::process::Signal::STOP).unwrap();
-    let tasks = format!("/proc/{}/task", process.pid().as_raw_nonzero());
+pub(crate) fn stop(process: rustix::process::Pid) {
+    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     wait_until("all its threads are stopped", || {
         fs::read_dir(&tasks).unwrap().flatten().all(|task| {
             let status = fs::read_to_string(task.path().join("status"));

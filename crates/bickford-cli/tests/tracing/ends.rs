@@ -11,7 +11,7 @@ use bickford::trace::control::socket_path;
 use rustix::process::{Signal, kill_process};
 
 use super::common::{Running, bickford, installed, stderr, stop, wait_until};
-use super::{Trace, place};
+use super::{Trace, look_up, place};
 
 #[test]
 fn no_signal_leaves_tracing_enabled() {
@@ -127,6 +127,8 @@ fn a_reader_that_reads_no_more_does_not_keep_it_from_ending() {
         rustix::io::ioctl_fionread(&reader).unwrap() > 55_000
     };
     wait_until("the pipe is full", is_full);
+    // More than it still has room for.
+    look_up(&place, "more", 300);
     kill_process(trace.pid(), Signal::TERM).unwrap();
     let output = trace.output();
     assert!(
@@ -147,7 +149,7 @@ fn a_mount_that_was_made_anew_is_another() {
         let old = number();
         let trace = Trace::start(&place, &[]);
         // It sees nothing of what is between.
-        stop(&trace.running);
+        stop(trace.running.pid());
         place.unmount(&place.mountpoint());
         assert!(place.mount(&[]).status.success());
         if number() == old {
@@ -176,7 +178,7 @@ fn what_was_not_read_yet_is_told_at_the_end() {
     let Some(place) = place() else { return };
     let _running = place.mount_in_foreground(&[]);
     let trace = Trace::start(&place, &["--opcode", "LOOKUP", "--format", "json"]);
-    stop(&trace.running);
+    stop(trace.running.pid());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let directory = place.mountpoint();

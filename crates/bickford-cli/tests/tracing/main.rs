@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use bickford::trace::control::socket_path;
 use bickford::trace::kernel::tracefs;
-use common::{Place, Running, bickford, stderr, wait_until};
+use common::{Place, Running, bickford, stderr, stop, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -309,7 +309,7 @@ fn what_hangs_is_told_in_every_format() {
     let chrome = Trace::start(&place, &["--format", "chrome"]);
     let other = Trace::start(&place, &["--format", "json", "--opcode", "READ"]);
     wait_until("nothing is under way", || waiting(&place) == 0);
-    kill_process(running.pid(), Signal::STOP).unwrap();
+    stop(running.pid());
     let mut client = Running::of(mkdir(&place.mountpoint().join("new")));
     wait_until("the request is sent", || {
         client.assert_runs();
@@ -389,7 +389,7 @@ fn what_was_sent_before_is_told_at_once_and_when_it_ends() {
 fn of_a_stopped_daemon_the_number_of_requests_is_told() {
     let Some(place) = place() else { return };
     let running = place.mount_in_foreground(&[]);
-    kill_process(running.pid(), Signal::STOP).unwrap();
+    stop(running.pid());
     let client = Running::of(mkdir(&place.mountpoint().join("new")));
     wait_until("the request is sent", || waiting(&place) > 0);
     let trace = Trace::start(&place, &[]);
