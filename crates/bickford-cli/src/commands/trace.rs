@@ -127,7 +127,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         left: arguments.count.unwrap_or(u64::MAX),
         first_sent: u64::MAX,
         expected: HashSet::new(),
-        hung_up: false,
         ended: false,
         looked: Instant::now(),
     };
@@ -189,9 +188,7 @@ struct Tracer {
     first_sent: u64,
     /// Requests from before that the daemon told of.
     expected: HashSet<u64>,
-    /// Whether the daemon of ours hung up: it is ending, or has too many clients.
-    hung_up: bool,
-    /// Whether it has ended.
+    /// Whether the daemon of ours has ended.
     ended: bool,
     /// When the mount was last looked for.
     looked: Instant,
@@ -240,8 +237,9 @@ impl Tracer {
             return false;
         }
         self.looked = Instant::now();
-        // One that is ending may hang up before it stops to listen.
-        self.ended |= self.hung_up && !self.is_same_daemon();
+        // One that is ending may hang up before it stops to listen, and one without events tells nothing.
+        let is_told = self.events.is_some() || self.daemon.is_none();
+        self.ended |= !is_told && !self.is_same_daemon();
         let mountpoint = self.target.mountpoint.display();
         let mounted = self.target.is_mounted();
         if !mounted {
@@ -258,9 +256,11 @@ impl Tracer {
         !mounted || self.ended
     }
 
-    /// The number of a connection is used again at once, by another daemon.
+    /// The number of a connection is used again at once, by another daemon. Which one it is, is not known where
+    /// too many wait to be accepted.
     fn is_same_daemon(&self) -> bool {
-        self.target.daemon() == self.daemon && self.target.listens()
+        let daemon = self.target.daemon();
+        (daemon.is_none() || daemon == self.daemon) && self.target.listens()
     }
 
     fn read(&mut self, pause: Duration) -> io::Result<()> {
@@ -437,8 +437,8 @@ impl Tracer {
                 Err(error) => {
                     // Reset where it had not read what it was asked.
                     use io::ErrorKind::{ConnectionReset, UnexpectedEof};
-                    self.hung_up = matches!(error.kind(), UnexpectedEof | ConnectionReset);
-                    self.ended = self.hung_up && !self.is_same_daemon();
+                    let hung_up = matches!(error.kind(), UnexpectedEof | ConnectionReset);
+                    self.ended = hung_up && !self.is_same_daemon();
                     if !self.ended {
                         note(&format!("the daemon's own times end here: {error}"));
                     }

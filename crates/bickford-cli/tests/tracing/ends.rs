@@ -57,14 +57,22 @@ fn tracing_ends_with_what_is_traced() {
     for (killed, said) in [(false, "has been unmounted"), (true, "has ended")] {
         let running = place.mount_in_foreground(&[]);
         let trace = Trace::start(&place, &[]);
+        // The events of the daemon have one reader.
+        let second = Trace::start(&place, &["--format", "json"]);
+        wait_until("it has no events", || {
+            let log = fs::read_to_string(&second.log).unwrap();
+            log.contains("own times end here")
+        });
         if killed {
             kill_process(running.pid(), Signal::KILL).unwrap();
         } else {
             place.unmount(&place.mountpoint());
         }
-        let output = trace.running.output();
-        let log = fs::read_to_string(&trace.log).unwrap();
-        assert!(output.status.success() && log.contains(said), "{log}");
+        for trace in [trace, second] {
+            let output = trace.running.output();
+            let log = fs::read_to_string(&trace.log).unwrap();
+            assert!(output.status.success() && log.contains(said), "{log}");
+        }
         running.output();
         if killed {
             place.unmount(&place.mountpoint());
