@@ -10,6 +10,7 @@
 
 mod cache;
 mod devices;
+mod doomed;
 mod fleeting;
 mod hard_links;
 mod mounts;
@@ -88,14 +89,6 @@ pub(crate) struct Found {
     pub(crate) statx: Statx,
     /// It was found on another mount than that of its node.
     pub(crate) elsewhere: bool,
-}
-
-/// An object whose name is about to go, held so that the node outlives it.
-pub(crate) struct Doomed {
-    node: u64,
-    fd: OwnedFd,
-    /// Nothing else can have come by the name, and no other leads to it: it need not be looked at afterwards.
-    surely: bool,
 }
 
 /// See the module.
@@ -506,52 +499,6 @@ impl Nodes {
             // Closed after the table's lock.
             let kept = || (self.directories.take(node), self.parked.take(node));
             drop(self.table.forget(node, count, kept));
-        }
-    }
-
-    /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone: `surely` if the name is.
-    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Option<Doomed> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
-        let mounts = self.mounts.as_ref()?;
-        let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
-        let mode = || Some(rustix::fs::fstat(&fd).ok()?.st_mode);
-        let mount = mounts.of_object(mounts.known(id)?, mode)?;
-        let node = match mount.direct_id(&handle) {
-            Some(node) => node,
-            None => self.table.find(Key::Handle {
-                mount: mount.number,
-                handle: handle.parts(),
-            })?,
-        };
-        Some(Doomed { node, fd, surely })
-    }
-
-    /// After the name is gone: keeps the object for its node if that was its last name. `known` says that
-    /// the kernel has looked up what the name meant last.
-    pub(crate) fn removed(&self, doomed: Option<Doomed>, known: bool) {
-        let Some(Doomed { node, fd, surely }) = doomed else {
-            return;
-        };
-        let gone = surely || statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0);
-        if !gone {
-            return;
-        }
-        if !self.keep(node, fd) {
-            self.say_lost(node);
-        } else if mounts::is_direct(node) && !known {
-            self.parked.doubt(node);
-        }
-    }
-
-    fn say_lost(&self, node: u64) {
-        if !self.opens_unasked.load(Ordering::Relaxed) {
-            tracing::debug!("StackFS: no descriptor left to keep nameless inode {node:#x}");
-        } else if !self.limit_said.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                "StackFS: no descriptor left to keep removed inode {node:#x} and others; whoever has \
-                 them open loses them; raise ulimit -Hn"
-            );
         }
     }
 

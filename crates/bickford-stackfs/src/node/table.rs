@@ -271,6 +271,12 @@ impl NodeTable {
         Ok(lock(shard))
     }
 
+    /// Not by the lowest bits, which say where in the shard's index a search begins, nor by the highest, which it
+    /// compares there.
+    fn shard_of(hash: u64) -> usize {
+        (hash >> 32) as usize % SHARDS
+    }
+
     fn split(id: u64) -> Result<(usize, u32), Errno> {
         let slot = id.checked_sub(FIRST_ID).ok_or(Errno::STALE)?;
         if id > u64::from(u32::MAX) {
@@ -291,7 +297,7 @@ impl NodeTable {
     /// object is known only by its descriptor. ENFILE at the limit of held descriptors, and `held` stays.
     pub(crate) fn enter(&self, key: Key<'_>, held: &mut Option<Held>) -> Result<(u64, u64), Errno> {
         let hash = self.hasher.hash_one(Some(key));
-        let number = hash as usize % SHARDS;
+        let number = Self::shard_of(hash);
         let mut shard = self.shard(number)?;
         if let Some(slot) = shard.find(hash, key) {
             let id = Self::join(number, slot)?;
@@ -309,10 +315,16 @@ impl NodeTable {
 
     /// The node of `key` if the kernel knows it; the count stays.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<u64> {
+        self.with(key, |id| id)
+    }
+
+    /// What `part` makes of the node of `key`, which is not forgotten meanwhile; none where the kernel does not know it.
+    pub(crate) fn with<T>(&self, key: Key<'_>, part: impl FnOnce(u64) -> T) -> Option<T> {
         let hash = self.hasher.hash_one(Some(key));
-        let number = hash as usize % SHARDS;
-        let slot = self.shard(number).ok()?.find(hash, key)?;
-        Self::join(number, slot).ok()
+        let number = Self::shard_of(hash);
+        let shard = self.shard(number).ok()?;
+        let id = Self::join(number, shard.find(hash, key)?).ok()?;
+        Some(part(id))
     }
 
     /// Where the object of a node is; ESTALE for an id that no lookup has answered.

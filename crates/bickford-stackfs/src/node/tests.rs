@@ -108,6 +108,36 @@ fn a_removed_object_stays_until_it_is_forgotten() {
 }
 
 #[test]
+fn an_object_that_is_forgotten_while_it_is_removed_is_nobody_elses() {
+    // Node ids are file handles on the one, and on the other, a tmpfs as a rule, numbers that are used again.
+    for place in [std::env::temp_dir(), "/dev/shm".into()] {
+        let Ok(dir) = tempfile::tempdir_in(place) else {
+            continue;
+        };
+        let nodes = nodes(dir.path(), true);
+        if nodes.identity() == "descriptors" {
+            continue;
+        }
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("a"), "a").unwrap();
+        let a = nodes.lookup(ROOT, c"a").unwrap();
+        let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"a", false);
+        assert!(doomed.is_some());
+        std::fs::remove_file(path("a")).unwrap();
+        nodes.forget(a.node, 1);
+        nodes.removed(doomed, false);
+        // Enough that one of them has the id.
+        for number in 0..1_000 {
+            let name = CString::new(number.to_string()).unwrap();
+            std::fs::write(path(name.to_str().unwrap()), "other").unwrap();
+            let other = nodes.lookup(ROOT, &name).unwrap();
+            let statx = nodes.attributes(other.node).unwrap();
+            assert_eq!((statx.stx_nlink, statx.stx_size), (1, 5));
+        }
+    }
+}
+
+#[test]
 fn a_removed_directory_stays_until_it_is_forgotten() {
     for exclusive in [false, true] {
         let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,95 @@
+//! Objects that lose a name, and perhaps their last one.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use super::table::Key;
+use super::{Nodes, mounts, statx_of};
+use crate::sys;
+
+/// An object whose name is about to go, held so that the node outlives it.
+pub(crate) struct Doomed {
+    node: u64,
+    /// By which the table knows a node that may be forgotten meanwhile.
+    key: Option<(u16, sys::LowerHandle)>,
+    fd: OwnedFd,
+    /// Nothing else can have come by the name, and no other leads to it: it need not be looked at afterwards.
+    surely: bool,
+}
+
+impl Nodes {
+    /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone: `surely` if the name is.
+    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Option<Doomed> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+        let mounts = self.mounts.as_ref()?;
+        let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
+        let mode = || Some(rustix::fs::fstat(&fd).ok()?.st_mode);
+        let mount = mounts.of_object(mounts.known(id)?, mode)?;
+        let mount_number = mount.number;
+        let (node, key) = match mount.direct_id(&handle) {
+            Some(node) => (node, None),
+            None => {
+                let key = Key::Handle {
+                    mount: mount_number,
+                    handle: handle.parts(),
+                };
+                (self.table.find(key)?, Some((mount_number, handle)))
+            }
+        };
+        Some(Doomed {
+            node,
+            key,
+            fd,
+            surely,
+        })
+    }
+
+    /// After the name is gone: keeps the object for its node if that was its last name. `known` says that
+    /// the kernel has looked up what the name meant last.
+    pub(crate) fn removed(&self, doomed: Option<Doomed>, known: bool) {
+        let Some(Doomed {
+            node,
+            key,
+            fd,
+            surely,
+        }) = doomed
+        else {
+            return;
+        };
+        let gone = surely || statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0);
+        if !gone {
+            return;
+        }
+        let kept = match &key {
+            None => self.keep(node, fd),
+            // Once it is forgotten, its id is another's.
+            Some((mount, handle)) => {
+                let key = Key::Handle {
+                    mount: *mount,
+                    handle: handle.parts(),
+                };
+                self.table.with(key, |node| self.keep(node, fd)) != Some(false)
+            }
+        };
+        if !kept {
+            self.say_lost(node);
+        } else if mounts::is_direct(node) && !known {
+            self.parked.doubt(node);
+        }
+    }
+
+    fn say_lost(&self, node: u64) {
+        if !self.opens_unasked.load(Ordering::Relaxed) {
+            tracing::debug!("StackFS: no descriptor left to keep nameless inode {node:#x}");
+        } else if !self.limit_said.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "StackFS: no descriptor left to keep removed inode {node:#x} and others; whoever has \
+                 them open loses them; raise ulimit -Hn"
+            );
+        }
+    }
+}
