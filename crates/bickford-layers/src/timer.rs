@@ -19,7 +19,6 @@ const HELD_MAX: usize = 65_536;
 #[derive(Default)]
 struct Queue {
     held: BTreeMap<(Instant, u64), Resume>,
-    next: u64,
     ended: bool,
 }
 
@@ -27,6 +26,8 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Tells answers apart that are due at the same time.
+    next: AtomicU64,
     /// Answers that went on at once because too many were held.
     overflowed: AtomicU64,
 }
@@ -57,6 +58,12 @@ impl Shared {
                 None => return,
             }
         }
+    }
+
+    /// Holds an answer back no longer.
+    fn give_up(&self, key: &(Instant, u64)) {
+        let resume = self.queue().held.remove(key);
+        resume.into_iter().for_each(let_go);
     }
 
     /// What is due; `None` at the end. Everything is due when the session ends.
@@ -120,26 +127,25 @@ impl Timer {
         let Some(at) = Instant::now().checked_add(duration) else {
             return resume.now();
         };
+        let key = (at, self.shared.next.fetch_add(1, Ordering::Relaxed));
+        // Before the answer can go on, and what is above hold it back until the same is raised.
+        if let Some(interrupt) = interrupt {
+            let shared = Arc::clone(&self.shared);
+            interrupt.on_raise(move || shared.give_up(&key));
+        }
         let may_wait = resume.may_wait();
-        let key = {
+        {
             let mut queue = self.shared.queue();
             if queue.ended || queue.held.len() >= HELD_MAX || !may_wait {
                 drop(queue);
                 self.shared.overflowed.fetch_add(1, Ordering::Relaxed);
                 return let_go(resume);
             }
-            let key = (at, queue.next);
-            queue.next += 1;
             queue.held.insert(key, resume);
-            key
-        };
+        }
         self.shared.changed.notify_one();
-        if let Some(interrupt) = interrupt {
-            let shared = Arc::clone(&self.shared);
-            interrupt.on_raise(move || {
-                let resume = shared.queue().held.remove(&key);
-                resume.into_iter().for_each(let_go);
-            });
+        if interrupt.is_some_and(|interrupt| interrupt.is_raised()) {
+            self.shared.give_up(&key);
         }
     }
 

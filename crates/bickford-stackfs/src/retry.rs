@@ -1,6 +1,7 @@
 //! Requests that cannot be answered yet: one thread tries them again, so that no number of them keeps a
 //! worker from its work.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -69,6 +70,13 @@ impl<W: Send + 'static> Retries<W> {
         interrupt: &Interrupt,
         attempt: impl Fn(Vec<W>, bool) -> Vec<W> + Send + 'static,
     ) -> Option<W> {
+        // Before another thread may answer it, and a layer above hold that answer back until the same is raised.
+        let this = Arc::downgrade(self);
+        interrupt.on_raise(move || {
+            if let Some(this) = this.upgrade() {
+                this.wake();
+            }
+        });
         let mut queue = lock(&self.queue);
         if queue.ended || self.count.load(Ordering::SeqCst) >= WAITING_MAX {
             return Some(waiting);
@@ -85,12 +93,6 @@ impl<W: Send + 'static> Retries<W> {
         queue.stirred = true;
         drop(queue);
         self.stirred.notify_one();
-        let this = Arc::downgrade(self);
-        interrupt.on_raise(move || {
-            if let Some(this) = this.upgrade() {
-                this.wake();
-            }
-        });
         None
     }
 
@@ -113,7 +115,12 @@ impl<W: Send + 'static> Retries<W> {
                 (std::mem::take(&mut queue.waiting), stirred, queue.ended)
             };
             let before = batch.len();
-            let mut kept = attempt(batch, ended);
+            // Answering runs what others have put around the reply.
+            let attempted = catch_unwind(AssertUnwindSafe(|| attempt(batch, ended)));
+            let mut kept = attempted.unwrap_or_else(|_| {
+                tracing::error!("StackFS: {} requests that waited ended in a panic", before);
+                Vec::new()
+            });
             let answered = before - kept.len();
             self.count.fetch_sub(answered, Ordering::SeqCst);
             pause = match stirred || answered > 0 {
