@@ -59,9 +59,11 @@ pub(super) fn size(results: &Results) -> String {
     };
     match results.settings.suite.as_str() {
         "quick" => format!(
-            "FAST'17 at {} its size, SAC'10 at {} its size.",
-            part(crate::rows::QUICK_FAST17 / scale),
-            part(crate::rows::QUICK_SAC10 / scale)
+            "FAST'17's rows of data at {} their size and those of files at {} theirs; SAC'10 at {} its size, and its PostMark at {} its own.",
+            part(crate::rows::QUICK_DATA / scale),
+            part(crate::rows::QUICK_FILES / scale),
+            part(crate::rows::QUICK_SAC10 / scale),
+            part(crate::rows::QUICK_POSTMARK / scale)
         ),
         "own" => format!("Own workloads at {} their size.", part(1.0 / scale)),
         _ => format!("The paper's work at {} its size.", part(1.0 / scale)),
