@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bickford::abi::Opcode;
 use bickford::ops::{Data, Read};
-use bickford::trace::control::{Control, EventReader, snapshot, snapshot_within};
+use bickford::trace::control::{Control, DirectoryLock, EventReader, snapshot, snapshot_within};
 use bickford::transport::memory::Kernel;
 use bickford::{Context, FileSystem, Reply};
 
@@ -170,4 +170,20 @@ fn who_does_not_answer_is_not_waited_for() {
     }
     drop(listener);
     assert_eq!(ask().kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn who_makes_a_socket_waits_for_others_but_not_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let held = DirectoryLock::of(&path);
+    let begin = std::time::Instant::now();
+    let (_kernel, control) = session(&path);
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+    assert!(snapshot(&path).is_ok());
+    drop(control);
+    drop(held);
+    let place = std::fs::File::open(directory.path()).unwrap();
+    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    assert_eq!(rustix::fs::flock(&place, lock), Ok(()));
 }
