@@ -21,13 +21,14 @@ use support::wait_until;
 /// A mount point whose mounts are detached at the end, whatever the test did.
 struct Place {
     dir: tempfile::TempDir,
+    watchdog: Option<support::Watchdog>,
 }
 
 impl Place {
     fn new() -> Option<Self> {
-        let place = Self {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        let dir = tempfile::tempdir().unwrap();
+        let watchdog = Some(support::watch(dir.path().to_owned(), None));
+        let place = Self { dir, watchdog };
         match mount(&place.path(), &MountOptions::new()) {
             Ok(Mounted { guard, .. }) if guard.via() == Via::Direct => {
                 guard.unmount(Unmount::Lazy).unwrap();
@@ -52,6 +53,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         while unmount(self.dir.path(), Unmount::Force).is_ok() {}
+        drop(self.watchdog.take());
     }
 }
 

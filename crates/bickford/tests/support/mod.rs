@@ -29,7 +29,19 @@ const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 pub struct Fixture {
     pub session: Option<MountedSession>,
     dir: tempfile::TempDir,
-    watchdog: Option<(Sender<()>, JoinHandle<()>)>,
+    watchdog: Option<Watchdog>,
+}
+
+/// Ends this process when it has been there for too long. See [`watch`].
+pub struct Watchdog(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if let Some((done, thread)) = self.0.take() {
+            drop(done);
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Whether file systems can be mounted directly here; says so where not.
@@ -105,10 +117,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        if let Some((done, thread)) = self.watchdog.take() {
-            drop(done);
-            thread.join().unwrap();
-        }
+        drop(self.watchdog.take());
         if let Some(session) = self.session.take() {
             if std::thread::panicking() {
                 for request in session.server().in_flight().list() {
@@ -120,9 +129,9 @@ impl Drop for Fixture {
     }
 }
 
-/// Aborts the connection after the deadline, so that whoever hangs in it fails. Until the sender is
+/// Aborts the connection after the deadline, so that whoever hangs in it fails. Until what it returns is
 /// dropped.
-pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> (Sender<()>, JoinHandle<()>) {
+pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> Watchdog {
     let (done, over) = channel();
     let thread = std::thread::spawn(move || {
         if over.recv_timeout(DEADLINE * 2) == Err(RecvTimeoutError::Timeout) {
@@ -135,7 +144,7 @@ pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> (Sender<()>, JoinH
             std::process::exit(101);
         }
     });
-    (done, thread)
+    Watchdog(Some((done, thread)))
 }
 
 /// Aborts a connection, with fusectl mounted where it was not. What fails is said: the process
