@@ -98,7 +98,8 @@ impl RecordLocks {
         })
     }
 
-    /// Takes or gives up a lock without waiting; EAGAIN on a conflict, ENOLCK at the limit.
+    /// Takes or gives up a lock without waiting; EAGAIN on a conflict, ENOLCK at the limit, or for writing
+    /// where the holder has others that were taken while the file could be opened for reading only.
     /// `opened` is any descriptor of the inode, `claims` are those of the handle it is asked through.
     pub(crate) fn set(
         &self,
@@ -121,7 +122,11 @@ impl RecordLocks {
             None if lock.kind == UNLOCK => return Ok(()),
             None => self.carrier(holder, pid, opened, claims)?,
         };
-        sys::try_record_lock(fd.as_fd(), lock)
+        // The caller's own descriptor is one for writing: its errors must not be called the caller's.
+        sys::try_record_lock(fd.as_fd(), lock).map_err(|error| match error {
+            Errno::BADF => Errno::NOLCK,
+            error => error,
+        })
     }
 
     fn carrier(
@@ -325,6 +330,26 @@ mod tests {
         assert_eq!(set(TWO, 5), Err(Errno::NOLCK));
         locks.release(ONE);
         set(TWO, 5).unwrap();
+    }
+
+    #[test]
+    fn a_carrier_for_reading_has_no_locks_for_writing() {
+        // A program that runs cannot be opened for writing.
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let reader = std::fs::File::open(&program).unwrap();
+        let mut running = std::process::Command::new(&program)
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
+        let claims = Claims::default();
+        let set = |kind| locks.set(ONE, 1, range(kind, 0, 1), reader.as_fd(), &claims);
+        let set = [READ, WRITE].map(set);
+        running.kill().unwrap();
+        running.wait().unwrap();
+        assert_eq!(set, [Ok(()), Err(Errno::NOLCK)]);
     }
 
     #[test]
