@@ -1,5 +1,6 @@
 //! `name[:key=value,...]`: how a layer is asked for.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -200,13 +201,20 @@ impl<'s> Options<'s> {
     }
 
     /// Takes all options that are left, each an operation or a group of operations.
+    ///
+    /// # Errors
+    /// When one is given twice or is neither.
     pub(crate) fn by_operation(
         &mut self,
     ) -> Result<Vec<(OperationSet, &'s str, &'s str)>, LayerError> {
         let (later, taken): (Vec<_>, Vec<_>) =
             self.left.iter().partition(|(key, _)| *key == "switches");
         self.left = later;
+        let mut seen = HashSet::new();
         let read = taken.into_iter().map(|(key, value)| {
+            if !seen.insert(key) {
+                return Err(self.error(format_args!("{key} is given twice")));
+            }
             let set = parse_group(key).map_err(|error| self.error(error))?;
             Ok((set, key, value))
         });

@@ -32,6 +32,7 @@ fn what_is_wrong_is_said_with_what_was_meant() {
         ("delay", "read=5ms"),
         ("delay:read=5", "read=5: 5ms, 1ms..10ms"),
         ("delay:raed=5ms", "did you mean \"read\"?"),
+        ("delay:read=5ms,read=1ms", "read is given twice"),
         ("throttle", "a bound is missing"),
         ("throttle:read=0", "let nothing through"),
         ("throttle:read=1M,per=group", "user or all is meant"),
