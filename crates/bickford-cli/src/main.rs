@@ -88,7 +88,7 @@ fn fail(failure: &Failure, status: u8) -> ExitCode {
 /// `mount -f`: everything but the mount.
 fn check(cli: &Cli) -> Result<ExitCode, Failure> {
     if let Command::Mount(arguments) = &cli.command {
-        commands::mount::check(arguments)?;
+        commands::mount::check_dry(arguments)?;
     }
     Ok(ExitCode::SUCCESS)
 }

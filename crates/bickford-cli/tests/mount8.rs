@@ -196,7 +196,11 @@ fn a_remount_refuses_what_it_cannot_change() {
     let source = format!("fsname={}", place.source().display());
     let same = "user_id=0,max_read=65536,auto_unmount,preset=opt,workers=3,nofail,subtype=bickford";
     assert_silent(&remount(&["-o", same, "-o", &source, "-o", "ro"]));
-    assert!(place.listed().unwrap().options.starts_with("ro,"));
+    let entry = place.listed().unwrap();
+    assert!(entry.options.starts_with("ro,"));
+    fs::remove_file(bickford::trace::control::socket_path(entry.minor)).unwrap();
+    let refused = remount(&["-o", "preset=opt"]);
+    assert_refused(&refused, 1, &["preset=opt", "no daemon answers"]);
 }
 
 #[test]
@@ -221,6 +225,15 @@ fn a_link_named_as_a_helper() {
     }
     let harmless = "silent,loud,lazytime,nolazytime,nomand,noiversion,nonempty";
     assert_silent(&call(&["-f", "-o", harmless]));
+    let (key, passphrase) = (place.dir().join("key"), place.dir().join("passphrase"));
+    fs::write(&passphrase, "x").unwrap();
+    let crypt = format!(
+        r"layer=crypt:key={}\,passphrase-file={}\,create=true",
+        key.display(),
+        passphrase.display()
+    );
+    assert_silent(&call(&["-f", "-o", &crypt]));
+    assert!(!key.exists(), "-f only checks");
     assert_refused(&call(&["-f", "-o", "alow_other"]), 32, &["'alow_other'"]);
     assert_silent(&call(&[
         "-s",

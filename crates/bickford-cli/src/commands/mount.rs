@@ -16,6 +16,7 @@ use bickford::mount::{
 use bickford::trace::Snapshot;
 use bickford::trace::control::{Control, socket_directory};
 use bickford_eval::terminal::escaped;
+use bickford_layers::crypt::makes_a_key;
 use bickford_layers::{LayerSpec, Summary};
 use bickford_stackfs::LowerWatch;
 use clap::CommandFactory;
@@ -153,8 +154,15 @@ fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
     unknown(option, &known)
 }
 
-/// Says what is wrong with the arguments without mounting anything.
-pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
+/// `mount -f` of mount(8), which leaves everything as it is.
+pub(crate) fn check_dry(arguments: &Arguments) -> Result<(), Failure> {
+    let mut choices = arguments.choices.clone();
+    choices.layers.retain(|layer| !makes_a_key(layer));
+    check(arguments, &choices)
+}
+
+/// Says what is wrong with the arguments without mounting anything. Layers are made, with what files they make.
+fn check(arguments: &Arguments, choices: &Choices) -> Result<(), Failure> {
     if arguments.is_remount() {
         // What there is to check is the mount itself.
         return Ok(());
@@ -163,7 +171,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.in_foreground() {
         check_layers_of_a_daemon(&arguments.choices.layers)?;
     }
-    let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
+    let backend = Backend::open(&arguments.source, choices, &options)?;
     backend.check_mount(&arguments.mountpoint, &options)
 }
 
@@ -212,7 +220,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let log = arguments.start_log(false)?;
             return Service::start(arguments, |_| {})?.run(|_| Ok(()), &log);
         }
-        check(arguments)?;
+        check(arguments, &arguments.choices)?;
         return daemon::detach();
     };
     let started = arguments
@@ -245,10 +253,11 @@ struct Service {
 impl Service {
     fn start(arguments: &Arguments, mounted: impl FnOnce(&MountGuard)) -> Result<Self, Failure> {
         let options = arguments.mount_options()?;
+        // Before anything is mounted over it. It may wait, for a passphrase or a SOURCE that hangs, and is ended by
+        // signals meanwhile.
+        let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
         // Before anything is mounted, so that no signal ends this process with the mount in place.
         let signals = Signals::catch()?;
-        // Before anything is mounted over it.
-        let backend = Backend::open(&arguments.source, &arguments.choices, &options)?;
         let single = arguments.single_thread;
         let serving = backend.mount(&arguments.mountpoint, &options, single, mounted)?;
         let Serving {

@@ -66,6 +66,7 @@ fn refuse_others(entry: &MountEntry, fixed: &[String], mountpoint: &Path) -> Res
     let flags = flags_of(std::env::args_os().collect(), true);
     let told = fixed.iter().any(|option| !kernel_tells(entry, option)) || !flags.is_empty();
     let daemon = told.then(|| daemon_of(mountpoint)).flatten();
+    let answers = daemon.is_some();
     let served = daemon.unwrap_or_default();
     let has = |option: &&String| {
         kernel_tells(entry, option) || served.options.iter().any(|other| other == *option)
@@ -77,6 +78,11 @@ fn refuse_others(entry: &MountEntry, fixed: &[String], mountpoint: &Path) -> Res
     };
     match option.or_else(flag) {
         None => Ok(()),
+        Some(option) if !answers => Err(Failure::new(format!(
+            "remount {}: no daemon answers there that could tell whether '{option}' is in force; leave the option \
+             out, or name the flags alone: bickford mount -o remount,FLAGS SOURCE MOUNTPOINT",
+            mountpoint.display()
+        ))),
         Some(option) => Err(Failure::new(format!(
             "remount {}: '{option}' is not in force there and cannot be changed by remounting; unmount it and \
              mount it so, or leave the option out",
