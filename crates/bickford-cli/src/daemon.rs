@@ -57,10 +57,12 @@ pub(crate) fn detach() -> Result<ExitCode, Failure> {
         return Err(Failure::new(reason));
     }
     if let Outcome::Silent = report.outcome {
-        let status = child.wait().map_err(failed)?;
+        // Where whoever started this program had SIGCHLD ignored nobody can tell.
+        let how = child
+            .wait()
+            .map_or_else(|_| "ended".to_owned(), how_it_ended);
         return Err(Failure::new(format!(
-            "the background process {} before the mount answered{}",
-            how_it_ended(status),
+            "the background process {how} before the mount answered{}",
             place.as_ref().map_or_else(String::new, take_away)
         )));
     }

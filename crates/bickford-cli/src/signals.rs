@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once. SIGUSR1 logs
+//! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once; SIGINT and SIGHUP stay
+//! ignored where they were, as nohup(1) and a shell's `&` ask. SIGUSR1 logs
 //! statistics. SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
 //! that write with its error.
 
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use bickford::MountedSession;
 use bickford::mount::{MountGuard, Unmount, UnmountError, Via};
+use bickford_eval::signals::is_ignored;
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::low_level::signal_name;
 
@@ -28,8 +31,8 @@ pub(crate) struct Signals(signal_hook::iterator::Signals);
 impl Signals {
     /// Catches the signals.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let caught =
-            signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ]);
+        let asked = [SIGINT, SIGHUP].into_iter().filter(|it| !is_ignored(*it));
+        let caught = signal_hook::iterator::Signals::new(asked.chain([SIGTERM, SIGUSR1, SIGXFSZ]));
         caught
             .map(Self)
             .map_err(|error| Failure::new(format!("catch signals: {error}")))
@@ -161,6 +164,10 @@ fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
         .output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
+        // Whoever started this program had SIGCHLD ignored: nobody can tell how a child ended.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::CHILD) && !guard.is_mounted() => {
+            Ok(())
+        }
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr);
             let reason = reason.trim_end();

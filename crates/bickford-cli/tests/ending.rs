@@ -10,6 +10,7 @@ mod common;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -50,6 +51,43 @@ fn one_signal_ends_it_cleanly() {
         assert!(output.status.success(), "{signal:?}: {output:?}");
         assert_eq!(place.listed(), None, "{signal:?}");
     }
+}
+
+#[test]
+fn signals_that_were_ignored_stay_so() {
+    let Some(place) = Place::new() else { return };
+    // Without SIGCHLD nobody tells how the unmounting went.
+    let running = place.mount_with_signals("--ignore-signal=HUP,INT,CHLD", &[]);
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        kill_process(running.pid(), signal).unwrap();
+    }
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+    let log = stderr(&output);
+    assert!(log.contains("SIGTERM: unmounting"), "{log}");
+    assert!(!log.contains("detached") && !log.contains("aborting"), "{log}");
+}
+
+#[test]
+fn a_signal_ends_what_waits_for_a_passphrase() {
+    let Some(place) = Place::new() else { return };
+    let layer = "crypt:key=none,passphrase-file=/dev/stdin";
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_bickford")]);
+    command.args(["mount", "-f", "--layer", layer]);
+    command.args([place.source(), place.mountpoint()]);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _written_to_by_nobody = child.stdin.take();
+    let pid = child.id();
+    let running = Running::of(child);
+    wait_until("it reads", || {
+        let wchan = fs::read_to_string(format!("/proc/{pid}/wchan"));
+        wchan.is_ok_and(|name| name.contains("pipe"))
+    });
+    kill_process(running.pid(), Signal::INT).unwrap();
+    let status = running.output().status;
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()), "{status}");
 }
 
 #[test]

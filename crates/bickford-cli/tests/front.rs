@@ -21,8 +21,13 @@ const SLOW: &str = "delay:statfs=100s";
 /// Where the process that waits is in its own call, and the daemon in the background serves the mount.
 fn waiting(place: &Place) -> (Child, Pid) {
     // Whoever runs the tests in the background of a shell may have them ignore SIGINT.
+    waiting_with_signals(place, "--default-signal")
+}
+
+/// The same with an option of env(1) about signals.
+fn waiting_with_signals(place: &Place, signals: &str) -> (Child, Pid) {
     let mut command = Command::new("env");
-    command.args(["--default-signal", env!("CARGO_BIN_EXE_bickford")]);
+    command.args([signals, env!("CARGO_BIN_EXE_bickford")]);
     command.args(["mount", "--log", "off", "--layer", SLOW]);
     command.args([place.source(), place.mountpoint()]);
     let front = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -73,11 +78,13 @@ fn a_daemon_whose_front_is_ended_takes_its_mount_away() {
 #[test]
 fn a_daemon_that_is_killed_while_it_is_waited_for_leaves_no_mount() {
     let Some(place) = Place::new() else { return };
-    let (front, daemon) = waiting(&place);
-    kill_process(daemon, Signal::KILL).unwrap();
-    let output = Running::of(front).output();
-    assert_refused(&output, 1, &["mnt", "does not answer", "taken away"]);
-    assert_eq!(place.listed(), None);
+    for signals in ["--default-signal", "--ignore-signal=CHLD"] {
+        let (front, daemon) = waiting_with_signals(&place, signals);
+        kill_process(daemon, Signal::KILL).unwrap();
+        let output = Running::of(front).output();
+        assert_refused(&output, 1, &["mnt", "does not answer", "taken away"]);
+        assert_eq!(place.listed(), None);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::error::EvalError;
 pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
-        if signal == SIGHUP && is_ignored(signal) {
+        if signal == SIGHUP && is_ignored(SIGHUP) {
             continue;
         }
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -35,8 +35,9 @@ pub(crate) fn catch() -> Result<Arc<AtomicBool>, EvalError> {
     })
 }
 
-/// Whether this process was started with `signal` ignored.
-fn is_ignored(signal: i32) -> bool {
+/// Whether this process ignores `signal`, as whoever started it may have asked (nohup(1)).
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
     let mask = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok());

@@ -103,16 +103,22 @@ impl Place {
 
     /// Starts `bickford mount -f`, and waits until it says that it is ready.
     pub(crate) fn mount_in_foreground(&self, arguments: &[&str]) -> Running {
+        // Whoever runs the tests may have them ignore signals, as nohup(1) does.
+        self.mount_with_signals("--default-signal", arguments)
+    }
+
+    /// The same with an option of env(1) about signals.
+    pub(crate) fn mount_with_signals(&self, signals: &str, arguments: &[&str]) -> Running {
         let name = self.dir().join(format!(
             "ready-{}",
             self.started.replace(self.started.get() + 1)
         ));
         let socket = UnixDatagram::bind(&name).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let mut command = bickford();
+        let mut command = Command::new("env");
         command
             .env("NOTIFY_SOCKET", &name)
-            .args(["mount", "-f"])
+            .args([signals, env!("CARGO_BIN_EXE_bickford"), "mount", "-f"])
             .args(arguments);
         command.arg(self.source()).arg(self.mountpoint());
         let child = command
