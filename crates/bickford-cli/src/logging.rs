@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bickford_layers::files;
 use tracing::Level;
@@ -30,9 +31,56 @@ const FACILITY_DAEMON: u8 = 3 << 3;
 enum Sink {
     Standard,
     File(File),
-    Syslog(UnixDatagram),
-    /// There is no syslog on this machine.
-    Nowhere,
+    Syslog(Syslog),
+}
+
+/// The system's log, by its socket, which is another one after syslog has been started again.
+struct Syslog {
+    path: &'static Path,
+    socket: Option<UnixDatagram>,
+    tried: Instant,
+}
+
+/// How long to leave a log alone that cannot be reached.
+const SYSLOG_RETRY: Duration = Duration::from_secs(1);
+
+impl Syslog {
+    fn new(path: &'static Path) -> Self {
+        Self {
+            path,
+            socket: connect(path).ok(),
+            tried: Instant::now(),
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let mut result = match &self.socket {
+            Some(socket) => socket.send(message).map(drop),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        // Who does not read loses lines, and holds up nobody.
+        let is_gone = |error: &io::Error| error.kind() != io::ErrorKind::WouldBlock;
+        if result.as_ref().is_err_and(is_gone) && self.may_try() {
+            self.socket = None;
+            self.tried = Instant::now();
+            let socket = self.socket.insert(connect(self.path)?);
+            result = socket.send(message).map(drop);
+        }
+        result
+    }
+
+    /// Whether to connect once more: at once where the log was reached until now.
+    fn may_try(&self) -> bool {
+        self.socket.is_some() || self.tried.elapsed() > SYSLOG_RETRY
+    }
+}
+
+fn connect(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    // A log that is not read must not hold up requests.
+    socket.set_nonblocking(true)?;
+    socket.connect(path)?;
+    Ok(socket)
 }
 
 struct State {
@@ -57,7 +105,7 @@ impl Log {
         filter::check(text).map_err(refused)?;
         let filter = EnvFilter::try_new(text).map_err(|error| refused(error.to_string()))?;
         let sink = match file {
-            None if daemon => syslog(),
+            None if daemon => Sink::Syslog(Syslog::new(Path::new(SYSLOG))),
             None => Sink::Standard,
             Some(path) => Sink::File(append(path)?),
         };
@@ -99,16 +147,6 @@ fn append(path: &Path) -> Result<File, Failure> {
         let advice = files::advice(&error);
         Failure::new(format!("--log-file {}: {error}{advice}", path.display()))
     })
-}
-
-fn syslog() -> Sink {
-    let socket = UnixDatagram::unbound().and_then(|socket| {
-        socket.connect(SYSLOG)?;
-        // A log that is not read must not hold up requests.
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    });
-    socket.map_or(Sink::Nowhere, Sink::Syslog)
 }
 
 impl<'w> MakeWriter<'w> for Log {
@@ -163,10 +201,7 @@ impl Drop for Line {
         let _ = match &mut state.sink {
             Sink::Standard => io::stderr().write_all(&self.text),
             Sink::File(file) => file.write_all(&self.text),
-            Sink::Syslog(socket) => socket
-                .send(&syslog_message(self.level, &self.text))
-                .map(drop),
-            Sink::Nowhere => Ok(()),
+            Sink::Syslog(syslog) => syslog.send(&syslog_message(self.level, &self.text)),
         };
     }
 }
@@ -198,5 +233,25 @@ mod tests {
             text.starts_with("<28>bickford[") && text.ends_with("]: busy"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_log_that_is_started_again_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path: &'static Path = Box::leak(dir.path().join("log").into_boxed_path());
+        let mut syslog = Syslog::new(path);
+        assert!(syslog.send(b"nobody is there").is_err());
+        for round in 0..2 {
+            let reader = UnixDatagram::bind(path).unwrap();
+            syslog.tried -= SYSLOG_RETRY * 2;
+            syslog.send(b"a line").unwrap();
+            let mut line = [0; 16];
+            let length = reader.recv(&mut line).unwrap();
+            assert_eq!(&line[..length], b"a line", "{round}");
+            drop(reader);
+            std::fs::remove_file(path).unwrap();
+        }
+        assert!(syslog.send(b"nobody is there any more").is_err());
+        assert!(!syslog.may_try(), "not at once again");
     }
 }
