@@ -294,16 +294,28 @@ fn unmount_patiently(
     let deadline = Instant::now() + BUSY_PATIENCE;
     loop {
         let result = rustix::mount::unmount(&entry.mountpoint, flags);
-        let used = || !below(entry, all).is_empty() || !busy::holders(entry).is_empty();
-        if result != Err(Errno::BUSY) || Instant::now() > deadline || used() {
+        if result != Err(Errno::BUSY) || !frees_itself(entry, all, deadline) {
             return result;
         }
-        std::thread::sleep(BUSY_PAUSE);
-        // Another mount may have come to the same place meanwhile.
-        if !MountEntry::all().is_ok_and(|all| all.iter().any(|other| other.is_same_mount(entry))) {
+        if !is_there(entry) {
             return Ok(());
         }
     }
+}
+
+/// After a pause: whether a mount that is busy may be free now, because nobody is seen to use it.
+fn frees_itself(entry: &MountEntry, all: &[MountEntry], deadline: Instant) -> bool {
+    let used = || !below(entry, all).is_empty() || !busy::holders(entry).is_empty();
+    let may = Instant::now() <= deadline && !used();
+    if may {
+        std::thread::sleep(BUSY_PAUSE);
+    }
+    may
+}
+
+/// Another mount may have come to the same place meanwhile.
+fn is_there(entry: &MountEntry) -> bool {
+    MountEntry::all().is_ok_and(|all| all.iter().any(|other| other.is_same_mount(entry)))
 }
 
 fn unmount_by_helper(
@@ -315,10 +327,22 @@ fn unmount_by_helper(
     let Some(program) = fusermount::find_fusermount() else {
         return Err(UnmountError::FusermountMissing { mountpoint });
     };
-    match fusermount::unmount(&program, &entry.mountpoint, lazy) {
+    // fusermount3 prints strerror(3) of the C locale: it never calls setlocale(3).
+    let is_busy = |message: &String| message.contains("busy");
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    let answer = loop {
+        let answer = fusermount::unmount(&program, &entry.mountpoint, lazy);
+        let busy = matches!(&answer, Ok(Err(message)) if is_busy(message));
+        if !busy || !frees_itself(entry, all, deadline) {
+            break answer;
+        }
+        if !is_there(entry) {
+            return Ok(());
+        }
+    };
+    match answer {
         Ok(Ok(())) => Ok(()),
-        // fusermount3 prints strerror(3) of the C locale: it never calls setlocale(3).
-        Ok(Err(message)) if message.contains("busy") => Err(busy_error(entry, all)),
+        Ok(Err(message)) if is_busy(&message) => Err(busy_error(entry, all)),
         Ok(Err(message)) => Err(match entry.owner() {
             Some(owner) if owner != rustix::process::getuid().as_raw() => UnmountError::NotYours {
                 mountpoint,
