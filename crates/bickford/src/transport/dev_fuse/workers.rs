@@ -152,6 +152,10 @@ impl Pool {
     /// Waits to be called. Answers whether it was; else this worker is to end.
     fn rest(&self) -> bool {
         let mut running = self.running();
+        // Whoever took the last request may have found nobody at rest.
+        if self.idle.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
         running.resting += 1;
         let idle = |running: &mut Running| running.called == 0 && !running.over;
         let waited = self.called.wait_timeout_while(running, REST_MAX, idle);
