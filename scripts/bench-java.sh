@@ -208,8 +208,8 @@ for part in $parts; do
 		# shellcheck disable=SC2086 # the options are words
 		BICKFORD_LIBRARY=$target/release/libbickford_ffi.so \
 			"$jdk/bin/java" --enable-native-access=ALL-UNNAMED -cp "$classes" org.openjdk.jmh.Main \
-			-prof gc -rf json -rff "$out/crossing.json" $crossing_length Crossing |
-			tee "$out/crossing.txt"
+			-prof gc -rf json -rff "$out/crossing.json" $crossing_length Crossing >"$out/crossing.txt"
+		cat "$out/crossing.txt"
 		;;
 	esac
 done

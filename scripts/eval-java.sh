@@ -5,9 +5,14 @@
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
-cd "$root"
-cargo build --release --package bickford-cli --package bickford-ffi
-scripts/java-tests.sh package -DskipTests -Dbickford.native="$root/target/release/libbickford_ffi.so"
+# Names of files among the arguments are those of where this was called.
+target=$(cd "$root" && cargo metadata --locked --no-deps --format-version 1 |
+	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+(
+	cd "$root"
+	cargo build --locked --release --package bickford-cli --package bickford-ffi
+	scripts/java-tests.sh package -DskipTests -Dbickford.native="$target/release/libbickford_ffi.so"
+)
 
-BICKFORD_JAVA=$root/bindings/java exec target/release/bickford eval \
+BICKFORD_JAVA=$root/bindings/java exec "$target/release/bickford" eval \
 	--config opt,JavaFuse1,JavaFuse2,JavaFuse-shared "$@"

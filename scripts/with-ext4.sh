@@ -26,16 +26,19 @@ discard() {
 	rm -f "$image"
 }
 trap discard EXIT
-# The command gets these too and ends; then what is left here is the trap.
-trap : INT TERM HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 PATH="$PATH:/usr/sbin:/sbin"
 if said=$({ truncate -s 24G "$image" && mkfs.ext4 -q -F -m 0 -i 8192 "$image" &&
 	mount -o loop,noinit_itable "$image" "$point"; } 2>&1); then
 	rmdir "$point/lost+found"
 	chmod 1777 "$point"
-	TMPDIR=$point "$@"
+	TMPDIR=$point
+	export TMPDIR
 else
 	echo "with-ext4: temporary files lie in /tmp: $said" >&2
-	"$@"
 fi
+# The command gets these too and ends; then what is left here is to discard.
+trap : INT TERM HUP
+"$@"
