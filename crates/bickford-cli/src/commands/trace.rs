@@ -127,6 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         left: arguments.count.unwrap_or(u64::MAX),
         first_sent: u64::MAX,
         expected: HashSet::new(),
+        silent: false,
         ended: false,
         looked: Instant::now(),
     };
@@ -188,6 +189,8 @@ struct Tracer {
     first_sent: u64,
     /// Requests from before that the daemon told of.
     expected: HashSet<u64>,
+    /// Whether the daemon did not answer.
+    silent: bool,
     /// Whether the daemon of ours has ended.
     ended: bool,
     /// When the mount was last looked for.
@@ -215,7 +218,8 @@ impl Tracer {
         printer: &mut Printer<W>,
     ) -> io::Result<()> {
         let until = duration.and_then(|duration| Instant::now().checked_add(duration));
-        self.begin(stop, printer)?;
+        let patience = duration.map_or(BEGIN_PATIENCE, |most| most.min(BEGIN_PATIENCE));
+        self.begin(patience, stop, printer)?;
         while self.left > 0 {
             let ending =
                 stop.load(Ordering::SeqCst) || until.is_some_and(|at| Instant::now() >= at);
@@ -264,7 +268,9 @@ impl Tracer {
     }
 
     fn read(&mut self, pause: Duration) -> io::Result<()> {
-        let ended = self.tracepoints.take(pause)?;
+        let mut ended = self.tracepoints.take(pause)?;
+        // Each CPU tells its own.
+        ended.sort_by_key(|request| request.ended_ns);
         self.take_in(ended);
         Ok(())
     }
@@ -311,13 +317,17 @@ impl Tracer {
     }
 
     /// Tells what is open already.
-    fn begin<W: Write>(&mut self, stop: &AtomicBool, printer: &mut Printer<W>) -> io::Result<()> {
-        if self.ask_daemon(BEGIN_PATIENCE, Some(stop))?.is_none() {
+    fn begin<W: Write>(
+        &mut self,
+        patience: Duration,
+        stop: &AtomicBool,
+        printer: &mut Printer<W>,
+    ) -> io::Result<()> {
+        if self.ask_daemon(patience, Some(stop))?.is_none() {
             if self.waiting_before > 0 {
                 let count = self.waiting_before;
                 note(&format!(
-                    "{count} requests were sent before tracing began and had no \
-                     answer then; only their number is known"
+                    "requests sent before tracing began that had no answer then: {count}; only their number is known"
                 ));
             }
             return Ok(());
@@ -332,7 +342,7 @@ impl Tracer {
 
     /// Tells what has no answer.
     fn finish<W: Write>(&mut self, printer: &mut Printer<W>) -> io::Result<()> {
-        let received = if self.ended {
+        let received = if self.ended || self.silent {
             None
         } else {
             self.ask_daemon(END_PATIENCE, None)?
@@ -391,9 +401,13 @@ impl Tracer {
         let snapshot = match ask(&self.target, patience, stop) {
             Ok(snapshot) => snapshot,
             Err(reason) => {
-                note(&format!(
-                    "which requests the daemon has is not known: {reason}"
-                ));
+                self.silent = true;
+                let stopped = stop.is_some_and(|stop| stop.load(Ordering::SeqCst));
+                if !stopped {
+                    note(&format!(
+                        "which requests the daemon has is not known: {reason}"
+                    ));
+                }
                 return Ok(None);
             }
         };

@@ -6,11 +6,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bickford::trace::control::socket_path;
 use rustix::process::{Signal, kill_process};
 
-use super::common::{Running, bickford, installed, stderr, stop, wait_until};
+use super::common::{Running, bickford, installed, run, stderr, stop, wait_until};
 use super::{Trace, look_up, place};
 
 #[test]
@@ -49,6 +50,23 @@ fn a_hangup_is_ignored_where_it_was() {
         });
     }
     trace.end();
+}
+
+#[test]
+fn a_daemon_that_is_stopped_does_not_prolong_what_was_asked_for() {
+    let Some(place) = place() else { return };
+    let running = place.mount_in_foreground(&[]);
+    stop(running.pid());
+    let begun = Instant::now();
+    let mut command = bickford();
+    command.args(["trace", "--duration", "1"]);
+    let output = run(command.arg(place.mountpoint()));
+    let elapsed = begun.elapsed();
+    kill_process(running.pid(), Signal::CONT).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = stderr(&output);
+    assert_eq!(said.matches("does not answer").count(), 1, "{said}");
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
 }
 
 #[test]
