@@ -72,7 +72,7 @@ fn counts_rise_with_requests() {
         .parse()
         .unwrap();
     assert!(count >= lookups(&after), "{text}");
-    assert!(text.contains("0 requests in flight"), "{text}");
+    assert!(text.contains("requests in flight: 0"), "{text}");
     assert!(text.contains("ns and more: "), "{text}");
 }
 
@@ -88,7 +88,7 @@ fn a_stopped_daemon_leaves_what_the_kernel_tells() {
     assert!(reason.contains("does not answer"), "{report:#}");
     let text = table(&place.mountpoint());
     assert!(
-        text.contains("requests wait") && text.contains("does not answer"),
+        text.contains("requests waiting") && text.contains("does not answer"),
         "{text}"
     );
     kill_process(running.pid(), Signal::CONT).unwrap();
@@ -117,7 +117,7 @@ fn a_socket_that_a_killed_daemon_left_is_a_note() {
     drop(UnixListener::bind(&path).unwrap());
     let text = table(&place.mountpoint());
     assert!(
-        text.contains("requests wait") && text.contains("nobody answers there"),
+        text.contains("requests waiting") && text.contains("nobody answers there"),
         "{text}"
     );
     fs::remove_file(&path).unwrap();

@@ -74,7 +74,7 @@ fn table(report: &Report, histograms: bool) -> String {
     let known = |value: Option<u64>| value.map_or("unknown".to_owned(), |value| value.to_string());
     let _ = writeln!(
         text,
-        "{} type {} connection {}: {} requests wait, background limit {}, congestion from {}",
+        "{} type {} connection {}: requests waiting {}, background limit {}, congestion from {}",
         printable(&report.mountpoint),
         printable(&report.fs_type),
         report.connection,
@@ -117,16 +117,16 @@ pub(crate) fn session_table(session: &Snapshot, histograms: bool) -> String {
         "count",
         "errors",
         "bytes out",
-        "before us",
+        "decode us",
         "handler us",
         "p50 <us",
         "p99 <us",
-        "send us",
+        "reply us",
     );
     for row in &session.opcodes {
         add_row(&mut text, row, histograms);
     }
-    let _ = writeln!(text, "{} requests in flight", session.in_flight.len());
+    let _ = writeln!(text, "requests in flight: {}", session.in_flight.len());
     for request in &session.in_flight {
         let _ = writeln!(
             text,

@@ -128,9 +128,11 @@ impl Target {
 
     pub(crate) fn connection(&self) -> Connection {
         let read = |name: &str| told(self.connection, name);
+        // What the kernel sets when the connection has ended.
+        let ended = u64::from(u32::MAX);
         Connection {
             waiting: read("waiting"),
-            max_background: read("max_background"),
+            max_background: read("max_background").filter(|limit| *limit != ended),
             congestion_threshold: read("congestion_threshold"),
         }
     }
