@@ -27,6 +27,14 @@ impl Carrier {
         }
     }
 
+    /// The most threads that handle requests, in all.
+    pub(super) fn workers(&self) -> usize {
+        match self {
+            Self::DevFuse(pool) => pool.workers(),
+            Self::IoUring(rings) => rings.workers(),
+        }
+    }
+
     pub(super) fn queues(&self) -> usize {
         match self {
             Self::DevFuse(_) => 1,

@@ -165,7 +165,7 @@ impl Session {
             abi = format_args!("{}.{}", bickford_abi::KERNEL_VERSION, protocol.minor),
             transport = self.transport_name(),
             transport_reason = self.transport.reason,
-            workers = config.workers.max.max(1),
+            workers = self.carrier.workers(),
             queues = self.carrier.queues(),
             max_write = negotiation.max_write(),
             read_ahead_kb = self

@@ -131,6 +131,11 @@ impl Pool {
         drop(self.ended.wait_while(running, |running| running.count > 0));
     }
 
+    /// How many workers there may be.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.max
+    }
+
     /// How many workers there are.
     pub(crate) fn len(&self) -> usize {
         self.running().count

@@ -326,6 +326,11 @@ impl Rings {
         queues.map(|queue| queue.members().len()).sum()
     }
 
+    /// How many threads there may be in all.
+    pub(crate) fn workers(&self) -> usize {
+        self.queues() * self.shared.threads_max
+    }
+
     /// How many queues there are.
     pub(crate) fn queues(&self) -> usize {
         self.shared.queues.len()
