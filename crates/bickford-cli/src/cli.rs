@@ -34,7 +34,6 @@ pub(crate) enum Command {
     Eval(eval::Arguments),
     Doctor(doctor::Arguments),
     Completions(completions::Arguments),
-    #[command(hide = true)]
     Man(man::Arguments),
 }
 

@@ -163,6 +163,8 @@ fn help_completions_and_man_pages_know_every_flag() {
     let dir = tempfile::tempdir().unwrap();
     assert_silent(&run(bickford().arg("man").arg(dir.path())));
     let man = std::fs::read_to_string(dir.path().join("bickford-mount.1")).unwrap();
+    assert!(man.contains("[OPTIONS] <SOURCE> <MOUNTPOINT>"), "{man}");
+    assert!(dir.path().join("bickford-man.1").exists());
     let bash = run(bickford().args(["completions", "bash"]));
     let bash = String::from_utf8(bash.stdout).unwrap();
     for flag in [

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let directory = &arguments.directory;
     std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(with_usage(Cli::command()), directory))
         .map_err(|error| {
             Failure::new(format!(
                 "write man pages into {}: {error}",
@@ -26,4 +26,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             ))
         })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has each synopsis be the usage that `--help` shows: what is made of the options themselves leaves out
+/// that they have values.
+fn with_usage(command: clap::Command) -> clap::Command {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    command.mut_subcommands(|mut subcommand| {
+        let usage = subcommand.render_usage().to_string();
+        match usage.strip_prefix("Usage: ") {
+            Some(usage) => subcommand.override_usage(usage.to_owned()),
+            None => subcommand,
+        }
+    })
 }
