@@ -38,15 +38,6 @@ fn transport() -> Result<TransportChoice, String> {
     }
 }
 
-/// Mounts a file system, says so, and serves it until it is unmounted or a signal comes.
-///
-/// # Errors
-/// When it cannot be mounted.
-pub fn serve(filesystem: impl FileSystem, mountpoint: impl AsRef<Path>, name: &str) -> Outcome {
-    let options = MountOptions::new().fsname(name).subtype(name);
-    serve_with(filesystem, mountpoint, &options, |_| {})
-}
-
 /// The attributes of an empty root directory that belongs to whoever mounts.
 #[must_use]
 pub fn root() -> Attr {
@@ -82,6 +73,15 @@ pub fn serve_for_all(
 }
 
 // ANCHOR: serve
+/// Mounts a file system, says so, and serves it until it is unmounted or a signal comes.
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn serve(filesystem: impl FileSystem, mountpoint: impl AsRef<Path>, name: &str) -> Outcome {
+    let options = MountOptions::new().fsname(name).subtype(name);
+    serve_with(filesystem, mountpoint, &options, |_| {})
+}
+
 /// The same with other options; `begin` is called once the mount answers.
 ///
 /// # Errors

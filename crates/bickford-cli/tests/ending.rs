@@ -65,7 +65,10 @@ fn signals_that_were_ignored_stay_so() {
     assert!(output.status.success(), "{output:?}");
     let log = stderr(&output);
     assert!(log.contains("SIGTERM: unmounting"), "{log}");
-    assert!(!log.contains("detached") && !log.contains("aborting"), "{log}");
+    assert!(
+        !log.contains("detached") && !log.contains("aborting"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -64,6 +64,12 @@ fn construct(
     if create && !key.exists() {
         create_key_file(key, &passphrase, cost).map_err(failed)?;
     }
+    if !create && !key.exists() {
+        return Err(options.error(format_args!(
+            "key={}: there is no such file; create=true makes it, for a SOURCE that is empty",
+            key.display()
+        )));
+    }
     let crypt = Crypt::open(below, key, &passphrase).map_err(failed)?;
     Ok(Built {
         shown: Some(Arc::new(crypt.shown())),
