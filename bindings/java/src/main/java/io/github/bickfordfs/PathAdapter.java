@@ -1,5 +1,7 @@
 package io.github.bickfordfs;
 
+import io.github.bickfordfs.PathTree.Claim;
+import io.github.bickfordfs.PathTree.Wanted;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -73,31 +75,33 @@ final class PathAdapter implements InodeFileSystem {
                 method.getParameterCount() >= fewest && method.getParameterTypes()[1] == long.class);
     }
 
-    private String path(Request request) throws FuseException {
-        return tree.path(request.node());
+    /** The path of what a request is about, held until the claim is closed. */
+    private Claim about(Request request) throws FuseException {
+        return tree.claim(request::interrupted, Wanted.node(request.node()));
     }
 
-    /** For open files: null where the name is gone and the handle tells the file; else that is ESTALE. */
-    private String openPath(Request request) throws FuseException {
-        String path = tree.pathOrNull(request.node());
-        if (path == null && !hasHandles) {
+    /** For open files: without a path where the name is gone and the handle tells the file; else that is ESTALE. */
+    private Claim file(Request request) throws FuseException {
+        Claim claim = about(request);
+        if (claim.pathOrNull() == null && !hasHandles) {
+            claim.close();
             throw new FuseException(Errno.ESTALE);
         }
-        return path;
+        return claim;
     }
 
-    /** Whether neither a path nor a handle tells which file it is. */
-    private boolean isLost(Request request) throws FuseException {
-        return !hasHandles && tree.pathOrNull(request.node()) == null;
+    /** The path of a name that is made or removed. */
+    private Claim change(Request request) throws FuseException {
+        return tree.claim(request::interrupted, changed(request));
     }
 
-    private String child(Request request) throws FuseException {
-        return tree.path(request.node(), request.name());
+    private static Wanted changed(Request request) {
+        return Wanted.change(request.node(), request.name());
     }
 
-    private Entry entry(long parent, String name) throws IOException {
-        Attr attr = fs.getattr(tree.path(parent, name));
-        long node = tree.lookup(parent, name);
+    private Entry entry(Wanted at, String path) throws IOException {
+        Attr attr = fs.getattr(path);
+        long node = tree.lookup(at.node(), at.name());
         return Entry.of(node, numbered(attr, node), fs.validity());
     }
 
@@ -113,18 +117,23 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public Entry lookup(Request request) throws IOException {
-        return entry(request.node(), request.name());
+        Wanted at = Wanted.name(request.node(), request.name());
+        try (Claim claim = tree.claim(request::interrupted, at)) {
+            return entry(at, claim.path());
+        }
     }
 
     /** The file that attributes are about: by its path, its handle, or both. */
     private final class Subject implements AutoCloseable {
         private final Request request;
+        private final Claim claim;
         private final OpenFiles.OpenFile borrowed;
 
         /** What comes without a handle borrows one where no name is left, until this is closed. */
         Subject(Request request) throws FuseException {
             this.request = request;
-            boolean isDetached = lends && !request.hasHandle() && tree.pathOrNull(request.node()) == null;
+            this.claim = request.hasHandle() ? file(request) : about(request);
+            boolean isDetached = lends && !request.hasHandle() && claim.pathOrNull() == null;
             borrowed = isDetached ? files.borrow(request.node()) : null;
         }
 
@@ -137,7 +146,7 @@ final class PathAdapter implements InodeFileSystem {
         }
 
         String path() throws FuseException {
-            return hasHandle() ? openPath(request) : PathAdapter.this.path(request);
+            return hasHandle() ? claim.pathOrNull() : claim.path();
         }
 
         Attributes attributes() throws IOException {
@@ -180,6 +189,7 @@ final class PathAdapter implements InodeFileSystem {
         /** Who closed the file did not wait for us: what is owed to the file system is ours to do. */
         @Override
         public void close() {
+            claim.close();
             if (borrowed != null) {
                 for (int owed = files.giveBack(borrowed); owed > 0; owed--) {
                     releaseQuietly(null, borrowed.handle());
@@ -218,55 +228,73 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public byte[] readlink(Request request) throws IOException {
-        return fs.readlink(path(request)).getBytes(StandardCharsets.UTF_8);
+        try (Claim claim = about(request)) {
+            return fs.readlink(claim.path()).getBytes(StandardCharsets.UTF_8);
+        }
     }
 
     @Override
     public Entry symlink(Request request) throws IOException {
-        fs.symlink(child(request), request.otherName());
-        return entry(request.node(), request.name());
+        try (Claim claim = change(request)) {
+            fs.symlink(claim.path(), request.otherName());
+            return entry(changed(request), claim.path());
+        }
     }
 
     @Override
     public Entry mkdir(Request request) throws IOException {
-        fs.mkdir(child(request), request.mode() & 07777);
-        return entry(request.node(), request.name());
+        try (Claim claim = change(request)) {
+            fs.mkdir(claim.path(), request.mode() & 07777);
+            return entry(changed(request), claim.path());
+        }
     }
 
     @Override
     public void unlink(Request request) throws IOException {
-        fs.unlink(child(request));
-        tree.remove(request.node(), request.name());
+        try (Claim claim = change(request)) {
+            fs.unlink(claim.path());
+            tree.remove(request.node(), request.name());
+        }
     }
 
     @Override
     public void rmdir(Request request) throws IOException {
-        fs.rmdir(child(request));
-        tree.remove(request.node(), request.name());
+        try (Claim claim = change(request)) {
+            fs.rmdir(claim.path());
+            tree.remove(request.node(), request.name());
+        }
     }
 
     @Override
     public void rename(Request request) throws IOException {
-        String to = tree.path(request.otherNode(), request.otherName());
-        fs.rename(child(request), to, request.flags());
-        if ((request.flags() & 2) != 0) {
-            tree.exchange(request.node(), request.name(), request.otherNode(), request.otherName());
-        } else {
-            tree.rename(request.node(), request.name(), request.otherNode(), request.otherName());
+        Wanted from = changed(request);
+        Wanted to = Wanted.change(request.otherNode(), request.otherName());
+        try (Claim claim = tree.claim(request::interrupted, from, to)) {
+            fs.rename(claim.path(), claim.secondPath(), request.flags());
+            if ((request.flags() & 2) != 0) {
+                tree.exchange(from.node(), from.name(), to.node(), to.name());
+            } else {
+                tree.rename(from.node(), from.name(), to.node(), to.name());
+            }
         }
     }
 
     @Override
     public Entry link(Request request) throws IOException {
-        fs.link(path(request), tree.path(request.otherNode(), request.name()));
-        return entry(request.otherNode(), request.name());
+        Wanted to = Wanted.change(request.otherNode(), request.name());
+        try (Claim claim = tree.claim(request::interrupted, Wanted.node(request.node()), to)) {
+            fs.link(claim.path(), claim.secondPath());
+            return entry(to, claim.secondPath());
+        }
     }
 
     @Override
     public Opened open(Request request) throws IOException {
-        long handle = fs.open(path(request), request.flags());
-        opened(request.node(), handle);
-        return Opened.of(handle);
+        try (Claim claim = about(request)) {
+            long handle = fs.open(claim.path(), request.flags());
+            opened(request.node(), handle);
+            return Opened.of(handle);
+        }
     }
 
     private void opened(long node, long handle) {
@@ -277,18 +305,19 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public Created create(Request request) throws IOException {
-        String path = child(request);
-        long handle = fs.create(path, request.mode() & 07777, request.flags());
-        Entry entry;
-        try {
-            entry = entry(request.node(), request.name());
-        } catch (IOException | RuntimeException | Error e) {
-            // The kernel does not hear of the handle, and will not release it.
-            releaseQuietly(path, handle);
-            throw e;
+        try (Claim claim = change(request)) {
+            long handle = fs.create(claim.path(), request.mode() & 07777, request.flags());
+            Entry entry;
+            try {
+                entry = entry(changed(request), claim.path());
+            } catch (IOException | RuntimeException | Error e) {
+                // The kernel does not hear of the handle, and will not release it.
+                releaseQuietly(claim.path(), handle);
+                throw e;
+            }
+            opened(entry.node(), handle);
+            return new Created(entry, Opened.of(handle));
         }
-        opened(entry.node(), handle);
-        return new Created(entry, Opened.of(handle));
     }
 
     /** Where the caller waits for the answer to something else. */
@@ -304,68 +333,93 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public int read(Request request, MemorySegment into) throws IOException {
-        return fs.read(openPath(request), request.handle(), into, request.offset());
+        try (Claim claim = file(request)) {
+            return fs.read(claim.pathOrNull(), request.handle(), into, request.offset());
+        }
     }
 
     @Override
     public int write(Request request) throws IOException {
-        return fs.write(openPath(request), request.handle(), request.data(), request.offset());
+        try (Claim claim = file(request)) {
+            return fs.write(claim.pathOrNull(), request.handle(), request.data(), request.offset());
+        }
     }
 
     @Override
     public void release(Request request) throws IOException {
         boolean isLast = !lends || files.released(request.node(), request.handle());
-        if (isLast && releases && !isLost(request)) {
-            fs.release(openPath(request), request.handle());
+        if (!isLast || !releases) {
+            return;
+        }
+        // It comes once, also for callers that got a signal.
+        try (Claim claim = tree.claim(() -> false, Wanted.node(request.node()))) {
+            if (hasHandles || claim.pathOrNull() != null) {
+                fs.release(claim.pathOrNull(), request.handle());
+            }
         }
     }
 
     @Override
     public void flush(Request request) throws IOException {
-        if (!isLost(request)) {
-            fs.flush(openPath(request), request.handle());
+        try (Claim claim = about(request)) {
+            if (hasHandles || claim.pathOrNull() != null) {
+                fs.flush(claim.pathOrNull(), request.handle());
+            }
         }
     }
 
     @Override
     public void fsync(Request request) throws IOException {
-        fs.fsync(openPath(request), request.handle(), request.extraFlags() != 0);
+        try (Claim claim = file(request)) {
+            fs.fsync(claim.pathOrNull(), request.handle(), request.extraFlags() != 0);
+        }
     }
 
     @Override
     public StatFs statfs(Request request) throws IOException {
-        String path = tree.pathOrNull(request.node());
-        return fs.statfs(path == null ? "/" : path);
+        try (Claim claim = about(request)) {
+            return fs.statfs(claim.pathOrNull() == null ? "/" : claim.pathOrNull());
+        }
     }
 
     @Override
     public byte[] getxattr(Request request) throws IOException {
-        return fs.getxattr(path(request), request.name());
+        try (Claim claim = about(request)) {
+            return fs.getxattr(claim.path(), request.name());
+        }
     }
 
     @Override
     public void setxattr(Request request) throws IOException {
-        fs.setxattr(path(request), request.name(), request.dataBytes(), request.flags());
+        try (Claim claim = about(request)) {
+            fs.setxattr(claim.path(), request.name(), request.dataBytes(), request.flags());
+        }
     }
 
     @Override
     public byte[] listxattr(Request request) throws IOException {
         ByteArrayOutputStream names = new ByteArrayOutputStream();
-        for (String name : fs.listxattr(path(request))) {
-            names.writeBytes(name.getBytes(StandardCharsets.UTF_8));
-            names.write(0);
+        try (Claim claim = about(request)) {
+            for (String name : fs.listxattr(claim.path())) {
+                names.writeBytes(name.getBytes(StandardCharsets.UTF_8));
+                names.write(0);
+            }
         }
         return names.toByteArray();
     }
 
     @Override
     public void removexattr(Request request) throws IOException {
-        fs.removexattr(path(request), request.name());
+        try (Claim claim = about(request)) {
+            fs.removexattr(claim.path(), request.name());
+        }
     }
 
     @Override
     public void access(Request request) throws IOException {
-        fs.access(path(request), request.flags());
+        try (Claim claim = about(request)) {
+            fs.access(claim.path(), request.flags());
+        }
     }
 
     @Override
@@ -378,7 +432,9 @@ final class PathAdapter implements InodeFileSystem {
     public void readdir(Request request, Listing listing) throws IOException {
         List<PathFileSystem.Item> items = listings.get(request.handle());
         if (items == null || request.offset() == 0) {
-            items = List.copyOf(fs.readdir(path(request)));
+            try (Claim claim = about(request)) {
+                items = List.copyOf(fs.readdir(claim.path()));
+            }
             listings.put(request.handle(), items);
         }
         for (long i = request.offset(); i < items.size() + 2; i++) {

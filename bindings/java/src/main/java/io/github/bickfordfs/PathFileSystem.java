@@ -16,6 +16,11 @@ import java.util.List;
  * <p>A method answers when it returns, and its thread serves nothing else until then ({@link MountOptions#withWorkers}).
  * Where methods wait, for a server say, mount with {@link MountOptions#withVirtualThreads}.
  *
+ * <p>A path is right until the method that got it returns: what would change it (a rename of it or of a directory above,
+ * its removal) waits for that, and what comes later for the same path waits for the change. So a method that waits for
+ * ever stops renames of its file, and of the directories above, but no others; who waits for a path ends by a signal,
+ * with EINTR. A method must not wait for the end of another one that needs the same path.
+ *
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
  * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),
  * fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released meanwhile. The caller

@@ -1,16 +1,33 @@
 package io.github.bickfordfs;
 
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 
-/** The nodes that the kernel knows of a file system over paths, and where they are. */
+/**
+ * The nodes that the kernel knows of a file system over paths, and where they are.
+ *
+ * <p>An operation claims its paths while it runs: each name of them shared, and exclusively what it makes, renames or
+ * removes. It takes all of them together or waits, first come first served, so that no two wait for each other.
+ */
 final class PathTree {
+    /** How long who waits does not hear of a signal. */
+    private static final long DEAF_NANOS = 50_000_000;
+
     /** A node. Its fields are guarded by the tree. */
     private static final class Node {
         private final long id;
         private Node parent;
         private String name;
         private long lookups;
+        private int shared;
+        private int exclusive;
         /** Immutable while it is empty, as most nodes are files. */
         private Map<String, Node> children = Map.of();
 
@@ -19,9 +36,78 @@ final class PathTree {
             this.parent = parent;
             this.name = name;
         }
+
+        private boolean isIdle() {
+            return lookups <= 0 && children.isEmpty() && shared == 0 && exclusive == 0;
+        }
+    }
+
+    /** What an operation needs: a node, wherever it is, or a name in a directory, which it may be going to change. */
+    record Wanted(long node, String name, boolean changes) {
+        static Wanted node(long node) {
+            return new Wanted(node, null, false);
+        }
+
+        static Wanted name(long directory, String name) {
+            return new Wanted(directory, name, false);
+        }
+
+        static Wanted change(long directory, String name) {
+            return new Wanted(directory, name, true);
+        }
+    }
+
+    /** What an operation holds until it is closed, or waits for: guarded by the tree until it is settled. */
+    final class Claim implements AutoCloseable {
+        private final Thread thread = Thread.currentThread();
+        private final Wanted[] wanted;
+        /** The ends of what is shared; null where no name is left. */
+        private final Node[] ends;
+        /** What is held exclusively, or null. */
+        private final Node[] changed;
+        private final String[] paths;
+        private FuseException failure;
+        private volatile boolean settled;
+
+        private Claim(Wanted[] wanted) {
+            this.wanted = wanted;
+            this.ends = new Node[wanted.length];
+            this.changed = new Node[wanted.length];
+            this.paths = new String[wanted.length];
+        }
+
+        /** The first path; ESTALE where its name was removed. */
+        String path() throws FuseException {
+            if (paths[0] == null) {
+                throw new FuseException(Errno.ESTALE);
+            }
+            return paths[0];
+        }
+
+        /** The first path; null where its name was removed. */
+        String pathOrNull() {
+            return paths[0];
+        }
+
+        /** The second path, of a name. */
+        String secondPath() {
+            return paths[1];
+        }
+
+        private void settle() {
+            settled = true;
+            LockSupport.unpark(thread);
+        }
+
+        @Override
+        public void close() {
+            giveBack(this);
+        }
     }
 
     private final Map<Long, Node> nodes = new HashMap<>();
+    /** In the order in which they came; never more than there are requests. */
+    private final Set<Claim> waiting = new LinkedHashSet<>();
     private long next = InodeFileSystem.ROOT;
 
     PathTree() {
@@ -65,23 +151,169 @@ final class PathTree {
         return path(node);
     }
 
-    /** A name in a directory. */
-    synchronized String path(long parent, String name) throws FuseException {
-        String path = path(node(parent));
-        return path.length() == 1 ? "/" + name : path + "/" + name;
+    /**
+     * Claims paths, to be closed when the operation has returned. What is a node has no path where its name was removed.
+     *
+     * @param interrupted whether the caller does not want to wait any longer; that is EINTR
+     */
+    Claim claim(BooleanSupplier interrupted, Wanted... wanted) throws FuseException {
+        Claim claim = new Claim(wanted);
+        synchronized (this) {
+            waiting.add(claim);
+            advance();
+        }
+        while (!claim.settled) {
+            if (interrupted.getAsBoolean() && withdraw(claim)) {
+                throw new FuseException(Errno.EINTR);
+            }
+            LockSupport.parkNanos(claim, DEAF_NANOS);
+        }
+        if (claim.failure != null) {
+            throw claim.failure;
+        }
+        return claim;
+    }
+
+    /** Lets go on who waits for nothing that is claimed, or wanted by one before. Names may have changed meanwhile. */
+    private void advance() {
+        List<Claim> blocked = new ArrayList<>(0);
+        for (Iterator<Claim> all = waiting.iterator(); all.hasNext();) {
+            Claim claim = all.next();
+            try {
+                resolve(claim);
+            } catch (FuseException e) {
+                claim.failure = e;
+                all.remove();
+                claim.settle();
+                continue;
+            }
+            boolean isFree = isFree(claim);
+            // Who is blocked keeps it from those behind until all are seen.
+            mark(claim, 1);
+            if (isFree) {
+                all.remove();
+                claim.settle();
+            } else {
+                blocked.add(claim);
+            }
+        }
+        blocked.forEach(claim -> mark(claim, -1));
+    }
+
+    private void resolve(Claim claim) throws FuseException {
+        try {
+            for (int i = 0; i < claim.wanted.length; i++) {
+                Wanted wanted = claim.wanted[i];
+                claim.changed[i] = null;
+                claim.ends[i] = node(wanted.node);
+                if (wanted.name == null) {
+                    claim.paths[i] = pathOrNull(wanted.node);
+                    claim.ends[i] = claim.paths[i] == null ? null : claim.ends[i];
+                    continue;
+                }
+                String directory = path(wanted.node);
+                claim.paths[i] = directory.length() == 1 ? "/" + wanted.name : directory + "/" + wanted.name;
+                Node child = child(claim.ends[i], wanted.name);
+                if (wanted.changes) {
+                    claim.changed[i] = child;
+                } else {
+                    claim.ends[i] = child;
+                }
+            }
+            for (Node end : claim.ends) {
+                refuseWithin(claim.changed, end);
+            }
+        } catch (FuseException e) {
+            dropIdle(claim);
+            throw e;
+        }
+    }
+
+    /** A directory into itself would wait for itself. */
+    private static void refuseWithin(Node[] changed, Node end) throws FuseException {
+        for (Node at = end; at != null; at = at.parent) {
+            for (Node node : changed) {
+                if (node == at) {
+                    throw new FuseException(Errno.EINVAL);
+                }
+            }
+        }
+    }
+
+    private static boolean isFree(Claim claim) {
+        for (int i = 0; i < claim.wanted.length; i++) {
+            for (Node at = claim.ends[i]; at != null; at = at.parent) {
+                if (at.exclusive > 0) {
+                    return false;
+                }
+            }
+            Node changed = claim.changed[i];
+            if (changed != null && (changed.shared > 0 || changed.exclusive > 0)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** The parents of what is shared stay the same while it is. */
+    private void mark(Claim claim, int by) {
+        for (int i = 0; i < claim.wanted.length; i++) {
+            for (Node at = claim.ends[i]; at != null; at = at.parent) {
+                at.shared += by;
+            }
+            if (claim.changed[i] != null) {
+                claim.changed[i].exclusive += by;
+            }
+        }
+        if (by < 0) {
+            dropIdle(claim);
+        }
+    }
+
+    /** Names that were only made to be claimed, and what was forgotten meanwhile. */
+    private void dropIdle(Claim claim) {
+        for (int i = 0; i < claim.wanted.length; i++) {
+            drop(claim.changed[i]);
+            drop(claim.ends[i]);
+        }
+    }
+
+    private synchronized void giveBack(Claim claim) {
+        mark(claim, -1);
+        if (!waiting.isEmpty()) {
+            advance();
+        }
+    }
+
+    /** Whether one that waited does not any longer; else it has what it wants. */
+    private synchronized boolean withdraw(Claim claim) {
+        boolean waited = waiting.remove(claim);
+        if (waited) {
+            advance();
+        }
+        return waited;
+    }
+
+    /** How many wait for what others have claimed. */
+    synchronized int waiting() {
+        return waiting.size();
     }
 
     /** A lookup of a name: its node, made if need be. */
     synchronized long lookup(long parent, String name) throws FuseException {
-        Node directory = node(parent);
+        Node child = child(node(parent), name);
+        child.lookups++;
+        return child.id;
+    }
+
+    private Node child(Node directory, String name) {
         Node child = directory.children.get(name);
         if (child == null) {
             child = new Node(++next, directory, name);
             nodes.put(child.id, child);
             adopt(directory, child);
         }
-        child.lookups++;
-        return child.id;
+        return child;
     }
 
     private static void adopt(Node directory, Node child) {
@@ -148,10 +380,10 @@ final class PathTree {
         drop(node);
     }
 
-    /** Forgets a node that is not looked up and has no children, and its parents likewise. */
+    /** Forgets a node that is not looked up, has no children and is not claimed, and its parents likewise. */
     private void drop(Node node) {
         Node at = node;
-        while (at != null && at.id != InodeFileSystem.ROOT && at.lookups <= 0 && at.children.isEmpty()) {
+        while (at != null && at.id != InodeFileSystem.ROOT && at.isIdle()) {
             nodes.remove(at.id);
             Node parent = at.parent;
             if (parent != null) {

@@ -18,11 +18,15 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** File systems over paths whose names change below open files. */
 class PathsTest {
@@ -219,6 +223,90 @@ class PathsTest {
                     Files.getPosixFilePermissions(place.source.resolve("b/file"))));
             assertEquals(before, Files.getPosixFilePermissions(place.source));
             assertThrows(FileSystemException.class, () -> Files.delete(place.mountpoint.resolve("none")));
+        }
+    }
+
+    /** Whether a thread waits for paths that others use. */
+    private static boolean isWaitedForPaths() {
+        return Thread.getAllStackTraces().values().stream().map(Arrays::toString).anyMatch(
+                trace -> trace.contains("PathTree.claim") && trace.contains("LockSupport.parkNanos"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"open", "unlink"})
+    void aDirectoryIsNotRenamedBelowAMethod(String below) throws Exception {
+        List<String> order = Collections.synchronizedList(new ArrayList<>());
+        CountDownLatch inside = new CountDownLatch(1);
+        CountDownLatch mayReturn = new CountDownLatch(1);
+
+        class Slow extends ByPath {
+            Slow(Path root) {
+                super(root);
+            }
+
+            private void stay() throws FuseException {
+                inside.countDown();
+                try {
+                    mayReturn.await();
+                } catch (InterruptedException e) {
+                    throw new FuseException(Errno.EINTR);
+                }
+                order.add(below);
+            }
+
+            @Override
+            public long open(String path, int flags) throws IOException {
+                if (below.equals("open")) {
+                    stay();
+                }
+                assertTrue(Files.exists(at(path)), path);
+                return 0;
+            }
+
+            @Override
+            public void unlink(String path) throws IOException {
+                stay();
+                super.unlink(path);
+            }
+
+            @Override
+            public void rename(String path, String newPath, int flags) throws IOException {
+                order.add("rename " + path);
+                super.rename(path, newPath, flags);
+            }
+        }
+
+        try (Place place = new Place(); Mount _ = Mount.paths(
+                new Slow(place.source), place.mountpoint, MountOptions.DEFAULT.plus("transport=dev").withWorkers(8))) {
+            Files.createDirectories(place.source.resolve("directory"));
+            Files.createDirectories(place.source.resolve("aside/other"));
+            Files.writeString(place.source.resolve("directory/file"), "text");
+            Path directory = place.mountpoint.resolve("directory");
+            var using = AllAtOnce.start(() -> {
+                if (below.equals("open")) {
+                    assertEquals("text", Files.readString(directory.resolve("file")));
+                } else {
+                    Files.delete(directory.resolve("file"));
+                }
+                return null;
+            });
+            inside.await();
+            Path aside = place.mountpoint.resolve("aside");
+            // The kernel looks nothing up for the first time in a directory in which it renames.
+            assertTrue(Files.isDirectory(aside));
+            Process killed = new ProcessBuilder("mv", "-T", directory.toString(), place.mountpoint + "/gone").start();
+            place.until("mv waits", () -> isWaitedForPaths() || !order.isEmpty());
+            Files.move(aside.resolve("other"), aside.resolve("moved"));
+            killed.destroy();
+            killed.waitFor();
+            var renaming = AllAtOnce.start(() -> Files.move(directory, place.mountpoint.resolve("new")));
+            place.until("the renaming waits", () -> isWaitedForPaths() || order.size() > 1);
+            mayReturn.countDown();
+            using.get();
+            renaming.get();
+            assertEquals(List.of("rename /aside/other", below, "rename /directory"), order);
+        } finally {
+            mayReturn.countDown();
         }
     }
 }
