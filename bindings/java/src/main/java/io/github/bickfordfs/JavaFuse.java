@@ -11,6 +11,9 @@ import java.io.IOException;
  * ({@link Call#answered()}, {@link Call#fail(int)}, or an exception), and then the system call and the post-call do not
  * run. A post-call sees the parameters, the result and the answer, and may change both.
  *
+ * <p>Data are copied within the file system by COPY_FILE_RANGE, without READ and WRITE. Who changes what is written or
+ * read refuses it in {@link #preCopyFileRange} with {@link Errno#EOPNOTSUPP}: the kernel then reads and writes.
+ *
  * <p>Where a post-call makes an error of a success, what the system call opened or looked up is given back. A release
  * reaches the system call even where its pre-call fails, and with its call switched off where files are opened: else
  * files would stay open below. Whoever answers an open itself must answer the release of that handle, too.

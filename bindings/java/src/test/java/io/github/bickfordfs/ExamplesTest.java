@@ -224,6 +224,9 @@ class ExamplesTest {
             Files.writeString(place.mountpoint.resolve("file"), "upper Case 1");
             assertEquals("UPPER CASE 1", Files.readString(place.source.resolve("file")));
             assertEquals(List.of("file"), List.copyOf(names(place.source)));
+            Files.writeString(place.source.resolve("below"), "lower case");
+            Place.command("cp", place.mountpoint + "/below", place.mountpoint + "/copy");
+            assertEquals("LOWER CASE", Files.readString(place.source.resolve("copy")));
         }
     }
 }

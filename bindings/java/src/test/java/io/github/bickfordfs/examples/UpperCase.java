@@ -1,6 +1,8 @@
 package io.github.bickfordfs.examples;
 
 import io.github.bickfordfs.Call;
+import io.github.bickfordfs.Errno;
+import io.github.bickfordfs.FuseException;
 import io.github.bickfordfs.JavaFuse;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -19,5 +21,11 @@ public final class UpperCase extends JavaFuse {
             boolean small = letter >= 'a' && letter <= 'z';
             to.set(ValueLayout.JAVA_BYTE, i, (byte) (small ? letter - 'a' + 'A' : letter));
         }
+    }
+
+    /** The system call would copy without a write; where it cannot, the kernel reads and writes. */
+    @Override
+    protected void preCopyFileRange(Call call) throws FuseException {
+        call.fail(Errno.EOPNOTSUPP);
     }
 }
