@@ -67,6 +67,8 @@ public final class Errno {
     public static final int EMFILE = 24;
     /** Not such a device. */
     public static final int ENOTTY = 25;
+    /** A program that is running. */
+    public static final int ETXTBSY = 26;
     /** File too large. */
     public static final int EFBIG = 27;
     /** No space left. */
@@ -140,6 +142,7 @@ public final class Errno {
             case ENFILE -> "ENFILE";
             case EMFILE -> "EMFILE";
             case ENOTTY -> "ENOTTY";
+            case ETXTBSY -> "ETXTBSY";
             case EFBIG -> "EFBIG";
             case ENOSPC -> "ENOSPC";
             case ESPIPE -> "ESPIPE";
@@ -169,7 +172,8 @@ public final class Errno {
      *
      * @param e the exception
      * @return its number, also where the platform throws its text ("No space left on device") as the reason of a
-     *     FileSystemException or the message of an IOException; {@link #EIO} for exceptions that say nothing of files. {@link #EOPNOTSUPP} for an
+     *     FileSystemException, the message of an IOException or the end of that of a FileNotFoundException, which is
+     *     {@link #ENOENT} without one; {@link #EIO} for exceptions that say nothing of files. {@link #EOPNOTSUPP} for an
      *     {@link UnsupportedOperationException}, which is logged where a file system throws it: a collection that cannot
      *     be changed throws it, too. What only carries another exception, as that of a future does, has that one's number
      */
@@ -177,7 +181,7 @@ public final class Errno {
         return switch (cause(e)) {
             case FuseException fuse -> fuse.errno();
             case NoSuchFileException _ -> ENOENT;
-            case FileNotFoundException _ -> ENOENT;
+            case FileNotFoundException notFound -> ErrorTexts.number(notFound);
             case FileAlreadyExistsException _ -> EEXIST;
             case AccessDeniedException _ -> EACCES;
             case DirectoryNotEmptyException _ -> ENOTEMPTY;

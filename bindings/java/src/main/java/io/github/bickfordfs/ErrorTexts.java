@@ -1,15 +1,19 @@
 package io.github.bickfordfs;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.nio.charset.Charset;
 import java.nio.file.FileSystemException;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -18,10 +22,13 @@ import java.util.Map;
  */
 final class ErrorTexts {
     private static final int[] OF_FILES = {
-        Errno.EPERM, Errno.EBUSY, Errno.EXDEV, Errno.ENOTDIR, Errno.EISDIR, Errno.ENFILE, Errno.EMFILE, Errno.EFBIG,
-        Errno.ENOSPC, Errno.EROFS, Errno.EMLINK, Errno.ENAMETOOLONG, Errno.ELOOP, Errno.EOPNOTSUPP, Errno.ESTALE,
-        Errno.EDQUOT
+        Errno.EPERM, Errno.ENXIO, Errno.EACCES, Errno.EBUSY, Errno.EXDEV, Errno.ENOTDIR, Errno.EISDIR, Errno.EINVAL,
+        Errno.ENFILE, Errno.EMFILE, Errno.ETXTBSY, Errno.EFBIG, Errno.ENOSPC, Errno.EROFS, Errno.EMLINK,
+        Errno.ENAMETOOLONG, Errno.ENOTEMPTY, Errno.ELOOP, Errno.EOPNOTSUPP, Errno.ESTALE, Errno.EDQUOT
     };
+    /** What the platform adds to the text of ELOOP. */
+    private static final List<String> ADDED =
+            List.of(" or unable to access attributes of symbolic link", " (NOFOLLOW_LINKS specified)");
 
     private static final Map<String, Integer> NUMBERS = numbers();
 
@@ -33,10 +40,11 @@ final class ErrorTexts {
             Linker linker = Linker.nativeLinker();
             MethodHandle strerror = linker.downcallHandle(linker.defaultLookup().find("strerror").orElseThrow(),
                     FunctionDescriptor.of(ADDRESS, JAVA_INT));
+            Charset charset = charset(System.getProperty("sun.jnu.encoding"));
             for (int errno : OF_FILES) {
                 // In the language of this process, as the platform's own.
                 MemorySegment text = (MemorySegment) strerror.invokeExact(errno);
-                numbers.put(text.reinterpret(Long.MAX_VALUE).getString(0), errno);
+                numbers.put(decoded(text.reinterpret(Long.MAX_VALUE), charset), errno);
             }
         } catch (Throwable e) {
             // Without native access nothing is mounted.
@@ -45,9 +53,44 @@ final class ErrorTexts {
         return numbers;
     }
 
+    /** The charset in which the platform takes texts of the system. */
+    static Charset charset(String name) {
+        try {
+            return Charset.forName(name);
+        } catch (IllegalArgumentException e) {
+            return Charset.defaultCharset();
+        }
+    }
+
+    /** A text of C. */
+    static String decoded(MemorySegment text, Charset charset) {
+        long length = 0;
+        while (text.get(JAVA_BYTE, length) != 0) {
+            length++;
+        }
+        return new String(text.asSlice(0, length).toArray(JAVA_BYTE), charset);
+    }
+
     /** The number of which an exception has the text; EIO where it has none. */
     static int number(IOException e) {
-        String text = e instanceof FileSystemException file ? file.getReason() : e.getMessage();
-        return text == null ? Errno.EIO : NUMBERS.getOrDefault(text, Errno.EIO);
+        return number(e instanceof FileSystemException file ? file.getReason() : e.getMessage(), Errno.EIO);
+    }
+
+    /** The same where java.io opens a file: "/x (Permission denied)". ENOENT where it has none. */
+    static int number(FileNotFoundException e) {
+        String text = e.getMessage();
+        int begin = text == null || !text.endsWith(")") ? -1 : text.lastIndexOf(" (");
+        return number(begin < 0 ? null : text.substring(begin + 2, text.length() - 1), Errno.ENOENT);
+    }
+
+    private static int number(String text, int otherwise) {
+        if (text == null) {
+            return otherwise;
+        }
+        String plain = text;
+        for (String added : ADDED) {
+            plain = plain.endsWith(added) ? plain.substring(0, plain.length() - added.length()) : plain;
+        }
+        return NUMBERS.getOrDefault(plain, otherwise);
     }
 }

@@ -7,16 +7,23 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.bickfordfs.Layout.Ans;
 import io.github.bickfordfs.Layout.Req;
+import java.io.FileInputStream;
+import java.io.FileNotFoundException;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -104,6 +111,48 @@ class TargetTest {
         refused = assertThrows(IOException.class, () -> Files.write(Path.of("/dev/full"), new byte[1]));
         assertEquals(Errno.ENOSPC, Errno.of(refused));
         assertEquals(Errno.EISDIR, Errno.of(assertThrows(IOException.class, () -> Files.readAllBytes(Path.of("/tmp")))));
+    }
+
+    @Test
+    void whatCannotBeOpenedHasTheNumberThatItsMessageEndsWith() {
+        refused(Errno.EISDIR, () -> new FileOutputStream("/tmp").close());
+        refused(Errno.ENOTDIR, () -> new FileInputStream("/dev/null/x").close());
+        refused(Errno.ENAMETOOLONG, () -> new FileInputStream("/tmp/" + "x".repeat(256)).close());
+        refused(Errno.ENOENT, () -> new FileInputStream("/none (Permission denied)").close());
+        assertEquals(Errno.EACCES, Errno.of(new FileNotFoundException("/a (b)/c (Permission denied)")));
+        assertEquals(Errno.ENOENT, Errno.of(new FileNotFoundException("a text of the program")));
+        assertEquals(Errno.ENOENT, Errno.of(new FileNotFoundException(null)));
+    }
+
+    private static void refused(int errno, org.junit.jupiter.api.function.Executable call) {
+        Exception refused = assertThrows(IOException.class, call);
+        assertEquals(errno, Errno.of(refused), refused.toString());
+        assertTrue(Errno.isExpected(refused));
+    }
+
+    @Test
+    void linksInACircleAndTextsOfOperationsHaveTheirNumbers() throws Exception {
+        Path loop = Files.createTempDirectory("bickford-java").resolve("loop");
+        Files.createSymbolicLink(loop, loop);
+        try {
+            refused(Errno.ELOOP, () -> Files.newByteChannel(loop));
+            refused(Errno.ELOOP, () -> Files.newByteChannel(loop, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS));
+        } finally {
+            Files.delete(loop);
+            Files.delete(loop.getParent());
+        }
+        var texts = Map.of(Errno.ENOTEMPTY, "Directory not empty", Errno.EINVAL, "Invalid argument", Errno.ENXIO,
+                "No such device or address", Errno.ETXTBSY, "Text file busy", Errno.EACCES, "Permission denied");
+        texts.forEach((errno, text) -> assertEquals(errno, Errno.of(new IOException(text))));
+    }
+
+    @Test
+    void textsOfTheSystemAreInTheCharsetOfThePlatform() {
+        byte[] text = {'O', 'p', (byte) 0xe9, 0, 'x'};
+        MemorySegment memory = Arena.ofAuto().allocate(text.length).copyFrom(MemorySegment.ofArray(text));
+        assertEquals("Op\u00e9", ErrorTexts.decoded(memory, ErrorTexts.charset("ISO-8859-1")));
+        assertEquals(Charset.defaultCharset(), ErrorTexts.charset("no such charset"));
+        assertEquals(Charset.defaultCharset(), ErrorTexts.charset(null));
     }
 
     @Test
