@@ -132,6 +132,21 @@ class ExamplesTest {
         }
     }
 
+    /** A target that was removed first would not be an error, but gone in between. */
+    @Test
+    void renamingIsOneStep() throws Exception {
+        try (Place place = new Place()) {
+            Files.createDirectory(place.source.resolve("directory"));
+            Files.writeString(place.source.resolve("file"), "text");
+            NioFs fs = new NioFs(place.source);
+            assertThrows(FileSystemException.class, () -> fs.rename("/file", "/directory", 0));
+            assertEquals(Set.of("directory", "file"), names(place.source));
+            Files.writeString(place.source.resolve("there"), "old");
+            fs.rename("/file", "/there", 0);
+            assertEquals("text", Files.readString(place.source.resolve("there")));
+        }
+    }
+
     /** What every file system that can write must do. */
     private static void exercise(Path root) throws Exception {
         Path directory = Files.createDirectory(root.resolve("directory"));

@@ -10,6 +10,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.channels.SeekableByteChannel;
+import java.nio.file.AtomicMoveNotSupportedException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileSystem;
 import java.nio.file.FileSystems;
@@ -247,7 +248,11 @@ public final class NioFs implements PathFileSystem {
         if (flags != 0) {
             throw new FuseException(Errno.EINVAL);
         }
-        Files.move(change(path), change(newPath), StandardCopyOption.REPLACE_EXISTING);
+        try {
+            Files.move(change(path), change(newPath), StandardCopyOption.ATOMIC_MOVE);
+        } catch (AtomicMoveNotSupportedException | UnsupportedOperationException e) {
+            Files.move(change(path), change(newPath), StandardCopyOption.REPLACE_EXISTING);
+        }
     }
 
     /** Mounts a zip file to be read. */
