@@ -132,6 +132,21 @@ class ExamplesTest {
         }
     }
 
+    @Test
+    void aFileThatIsMadeToBeReadIsRead() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.paths(new NioFs(place.source), place.mountpoint, MountOptions.DEFAULT)) {
+            Path file = place.mountpoint.resolve("file");
+            int descriptor = Libc.open(file.toString().getBytes(), Libc.O_RDONLY | Libc.O_CREAT);
+            try {
+                Files.writeString(file, "text");
+                assertEquals("text", Libc.read(descriptor));
+            } finally {
+                Libc.close(descriptor);
+            }
+        }
+    }
+
     /** A target that was removed first would not be an error, but gone in between. */
     @Test
     void renamingIsOneStep() throws Exception {
