@@ -25,7 +25,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Files in memory, over inodes: {@code MemoryFs MOUNTPOINT}. One lock guards all of it. */
+/**
+ * Files in memory, over inodes: {@code MemoryFs MOUNTPOINT}. One lock guards all of it. Data take at most half of the heap:
+ * without memory the virtual machine could not serve on.
+ */
 public final class MemoryFs implements InodeFileSystem {
     private static final int RENAME_NOREPLACE = 1;
     private static final int NAME_MAX = 255;
@@ -62,6 +65,8 @@ public final class MemoryFs implements InodeFileSystem {
     private final Map<Long, List<Map.Entry<String, Node>>> listings = new HashMap<>();
     private long next = ROOT;
     private long nextListing;
+    private final long room = Runtime.getRuntime().maxMemory() / 2;
+    private long used;
 
     /** An empty file system. */
     public MemoryFs() {
@@ -138,9 +143,29 @@ public final class MemoryFs implements InodeFileSystem {
     }
 
     private void reap(Node node) {
-        if (node.attr.links() == 0 && node.lookups <= 0) {
-            nodes.remove(node.attr.ino());
+        if (node.attr.links() == 0 && node.lookups <= 0 && nodes.remove(node.attr.ino()) != null) {
+            used -= node.data.length;
         }
+    }
+
+    /** Gives a file another array. While it is copied there are both. */
+    private void resize(Node node, int length) throws FuseException {
+        if (length > node.data.length && used + length > room) {
+            throw new FuseException(Errno.ENOSPC);
+        }
+        byte[] data;
+        try {
+            data = Arrays.copyOf(node.data, length);
+        } catch (OutOfMemoryError e) {
+            throw new FuseException(Errno.ENOSPC);
+        }
+        used += length - node.data.length;
+        node.data = data;
+    }
+
+    private void grow(Node node, int end) throws FuseException {
+        int ample = (int) Math.min(FILE_MAX, node.data.length * 2L);
+        resize(node, ample > end && used + ample <= room ? ample : end);
     }
 
     private Node make(Request request, int mode) throws FuseException {
@@ -179,7 +204,7 @@ public final class MemoryFs implements InodeFileSystem {
         Node node = node(request.node());
         Attr attr = node.attr;
         if (request.hasSize()) {
-            node.data = Arrays.copyOf(node.data, size(request.size()));
+            resize(node, size(request.size()));
             attr = attr.withSize(request.size());
         }
         if (request.hasMode()) {
@@ -312,7 +337,7 @@ public final class MemoryFs implements InodeFileSystem {
         MemorySegment data = request.data();
         int end = size(request.offset() + data.byteSize());
         if (end > node.data.length) {
-            node.data = Arrays.copyOf(node.data, Math.max(end, (int) Math.min(FILE_MAX, node.data.length * 2L)));
+            grow(node, end);
         }
         MemorySegment.copy(data, 0, MemorySegment.ofArray(node.data), request.offset(), data.byteSize());
         node.attr = node.attr.withSize(Math.max(node.attr.size(), end));

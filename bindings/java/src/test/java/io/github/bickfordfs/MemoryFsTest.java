@@ -1,0 +1,54 @@
+package io.github.bickfordfs;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.bickfordfs.examples.MemoryFs;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+
+/** What {@link MemoryFs} must do besides what all examples do. */
+class MemoryFsTest {
+    /** As much as the virtual machine of {@link Place#java} may have, twice. */
+    private static void fill(Path file) throws IOException {
+        try (var out = Files.newOutputStream(file)) {
+            byte[] part = new byte[1 << 20];
+            for (int i = 0; i < 256; i++) {
+                out.write(part);
+            }
+        }
+    }
+
+    @Test
+    void dataThatDoNotFitIntoTheHeapEndNothing() throws Exception {
+        try (Place place = new Place()) {
+            Process process = place.java(MemoryFs.class, place.mountpoint.toString());
+            try {
+                place.until("it is mounted", () -> {
+                    assertTrue(process.isAlive(), place::outputOrError);
+                    return place.isMounted();
+                });
+                Path kept = Files.writeString(place.mountpoint.resolve("kept"), "kept");
+                Path large = place.mountpoint.resolve("large");
+                for (int i = 0; i < 3; i++) {
+                    String message = assertThrows(IOException.class, () -> fill(large)).getMessage();
+                    assertTrue(message.contains("No space left on device"), message);
+                    assertTrue(Files.size(large) >= 16 << 20);
+                    Files.delete(large);
+                }
+                try (RandomAccessFile file = new RandomAccessFile(large.toFile(), "rw")) {
+                    assertThrows(IOException.class, () -> file.setLength(1 << 30));
+                }
+                assertEquals("kept", Files.readString(kept));
+                place.unmount();
+                assertEquals(0, process.waitFor());
+            } finally {
+                process.destroyForcibly();
+            }
+        }
+    }
+}
