@@ -458,7 +458,7 @@ typedef struct bickford_callbacks {
   // Passed to every call. Must stay usable from any thread until `bickford_session_wait` has
   // returned 0 for the session, or mounting has failed.
   void *user;
-  // Operations that are wanted: the sum of `1 << BICKFORD_OP_*`. Others are answered by the
+  // Operations that are wanted: the sum of `UINT64_C(1) << BICKFORD_OP_*`. Others are answered by the
   // library, most with ENOSYS.
   uint64_t operations;
   // The callback.
@@ -483,7 +483,7 @@ typedef int32_t (*bickford_post_call)(void *user,
                                       struct bickford_answer *answer,
                                       int32_t result);
 
-// Pre-calls and post-calls around StackFS. Masks are sums of `1 << BICKFORD_OP_*`; FORGET and
+// Pre-calls and post-calls around StackFS. Masks are sums of `UINT64_C(1) << BICKFORD_OP_*`; FORGET and
 // DESTROY have no calls.
 typedef struct bickford_layer {
   // Passed to every call. Must stay usable from any thread until `bickford_session_wait` has

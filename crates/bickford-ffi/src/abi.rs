@@ -397,7 +397,7 @@ pub struct bickford_callbacks {
     /// Passed to every call. Must stay usable from any thread until `bickford_session_wait` has
     /// returned 0 for the session, or mounting has failed.
     pub user: *mut c_void,
-    /// Operations that are wanted: the sum of `1 << BICKFORD_OP_*`. Others are answered by the
+    /// Operations that are wanted: the sum of `UINT64_C(1) << BICKFORD_OP_*`. Others are answered by the
     /// library, most with ENOSYS.
     pub operations: u64,
     /// The callback.
@@ -430,7 +430,7 @@ pub type bickford_post_call = Option<
     ) -> i32,
 >;
 
-/// Pre-calls and post-calls around StackFS. Masks are sums of `1 << BICKFORD_OP_*`; FORGET and
+/// Pre-calls and post-calls around StackFS. Masks are sums of `UINT64_C(1) << BICKFORD_OP_*`; FORGET and
 /// DESTROY have no calls.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
