@@ -23,15 +23,21 @@ class MemoryFsTest {
         }
     }
 
+    private static String owner(Path path) throws IOException {
+        return Files.getAttribute(path, "unix:uid") + ":" + Files.getAttribute(path, "unix:gid");
+    }
+
     @Test
     void dataThatDoNotFitIntoTheHeapEndNothing() throws Exception {
         try (Place place = new Place()) {
+            Place.command("chown", "1234:567", place.mountpoint.toString());
             Process process = place.java(MemoryFs.class, place.mountpoint.toString());
             try {
                 place.until("it is mounted", () -> {
                     assertTrue(process.isAlive(), place::outputOrError);
                     return place.isMounted();
                 });
+                assertEquals("1234:567", owner(place.mountpoint));
                 Path kept = Files.writeString(place.mountpoint.resolve("kept"), "kept");
                 Path large = place.mountpoint.resolve("large");
                 for (int i = 0; i < 3; i++) {

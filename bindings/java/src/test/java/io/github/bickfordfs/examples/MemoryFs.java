@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -68,10 +69,20 @@ public final class MemoryFs implements InodeFileSystem {
     private final long room = Runtime.getRuntime().maxMemory() / 2;
     private long used;
 
-    /** An empty file system. */
+    /** An empty file system, of the superuser. */
     public MemoryFs() {
-        Node root = make(Attr.S_IFDIR | 0755, 0, 0);
+        this(0, 0);
+    }
+
+    private MemoryFs(int uid, int gid) {
+        Node root = make(Attr.S_IFDIR | 0755, uid, gid);
         root.parent = root;
+    }
+
+    /** An empty file system of whom a directory belongs to. */
+    public static MemoryFs ownedAs(Path directory) throws IOException {
+        return new MemoryFs((int) Files.getAttribute(directory, "unix:uid"),
+                (int) Files.getAttribute(directory, "unix:gid"));
     }
 
     private Node make(int mode, int uid, int gid) {
@@ -374,8 +385,9 @@ public final class MemoryFs implements InodeFileSystem {
 
     /** The command. */
     public static void main(String[] args) throws IOException {
-        try (Mount mount = Mount.inodes(
-                new MemoryFs(), Path.of(args[0]), MountOptions.DEFAULT.plus("default_permissions,fsname=memory"))) {
+        Path mountpoint = Path.of(args[0]);
+        try (Mount mount = Mount.inodes(MemoryFs.ownedAs(mountpoint), mountpoint,
+                MountOptions.DEFAULT.plus("default_permissions,fsname=memory"))) {
             mount.await();
         }
     }
