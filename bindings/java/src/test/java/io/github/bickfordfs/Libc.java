@@ -12,6 +12,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
 
 /** System calls that Java has not. They answer -1 for an error. */
 final class Libc {
@@ -32,6 +35,12 @@ final class Libc {
             function("pwrite", 4, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle RENAMEAT2 =
             function("renameat2", 5, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
+    private static final MethodHandle OPENDIR = function("opendir", 1, ADDRESS, ADDRESS);
+    private static final MethodHandle READDIR = function("readdir", 1, ADDRESS, ADDRESS);
+    private static final MethodHandle REWINDDIR = Linker.nativeLinker().downcallHandle(
+            Linker.nativeLinker().defaultLookup().find("rewinddir").orElseThrow(), FunctionDescriptor.ofVoid(ADDRESS));
+    private static final MethodHandle CLOSEDIR = function("closedir", 1, JAVA_INT, ADDRESS);
+    private static final int D_NAME = 19;
 
     private Libc() {}
 
@@ -154,6 +163,34 @@ final class Libc {
             }
         } catch (Throwable e) {
             throw new AssertionError(e);
+        }
+    }
+
+    /** The names of a directory before and after a change, by one open of it. */
+    static List<List<String>> listTwice(Path directory, Callable<?> change) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment stream = (MemorySegment) OPENDIR.invokeExact(arena.allocateFrom(directory.toString()));
+            List<String> before = names(stream);
+            change.call();
+            REWINDDIR.invokeExact(stream);
+            List<String> after = names(stream);
+            if ((int) CLOSEDIR.invokeExact(stream) != 0) {
+                throw new AssertionError("closedir failed");
+            }
+            return List.of(before, after);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    private static List<String> names(MemorySegment stream) throws Throwable {
+        List<String> names = new ArrayList<>();
+        while (true) {
+            MemorySegment entry = (MemorySegment) READDIR.invokeExact(stream);
+            if (entry.equals(MemorySegment.NULL)) {
+                return names;
+            }
+            names.add(entry.reinterpret(Long.MAX_VALUE).getString(D_NAME));
         }
     }
 }

@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** What {@link MemoryFs} must do besides what all examples do. */
@@ -55,6 +56,20 @@ class MemoryFsTest {
             } finally {
                 process.destroyForcibly();
             }
+        }
+    }
+
+    @Test
+    void aListingThatBeginsAgainHasNewNames() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new MemoryFs(), place.mountpoint, MountOptions.DEFAULT)) {
+            Files.createDirectory(place.mountpoint.resolve("old"));
+            List<List<String>> listed = Libc.listTwice(place.mountpoint, () -> {
+                Files.delete(place.mountpoint.resolve("old"));
+                Files.createDirectory(place.mountpoint.resolve("new"));
+                return null;
+            });
+            assertEquals(List.of(List.of(".", "..", "old"), List.of(".", "..", "new")), listed);
         }
     }
 }

@@ -357,19 +357,26 @@ public final class MemoryFs implements InodeFileSystem {
     }
 
     @Override
-    public synchronized Opened opendir(Request request) throws IOException {
-        Node directory = node(request.node());
+    public synchronized Opened opendir(Request request) {
+        return Opened.of(++nextListing);
+    }
+
+    private static List<Map.Entry<String, Node>> list(Node directory) {
         List<Map.Entry<String, Node>> listing = new ArrayList<>();
         listing.add(Map.entry(".", directory));
         listing.add(Map.entry("..", directory.parent));
         directory.names.forEach((name, node) -> listing.add(Map.entry(name, node)));
-        listings.put(++nextListing, listing);
-        return Opened.of(nextListing);
+        return listing;
     }
 
+    /** The names as they were when the listing began: offsets are positions in it. */
     @Override
     public synchronized void readdir(Request request, Listing listing) throws IOException {
         List<Map.Entry<String, Node>> names = listings.get(request.handle());
+        if (names == null || request.offset() == 0) {
+            names = list(node(request.node()));
+            listings.put(request.handle(), names);
+        }
         for (int i = (int) request.offset(); i < names.size(); i++) {
             Attr attr = names.get(i).getValue().attr;
             if (!listing.add(names.get(i).getKey().getBytes(BYTES), attr.ino(), attr.mode(), i + 1)) {
