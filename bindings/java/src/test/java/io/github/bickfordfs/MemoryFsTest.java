@@ -72,4 +72,19 @@ class MemoryFsTest {
             assertEquals(List.of(List.of(".", "..", "old"), List.of(".", "..", "new")), listed);
         }
     }
+
+    @Test
+    void whatIsMadeInADirectoryWithSetgidIsOfItsGroup() throws Exception {
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(new MemoryFs(), place.mountpoint, MountOptions.DEFAULT)) {
+            Path shared = Files.createDirectory(place.mountpoint.resolve("shared"));
+            Files.setAttribute(shared, "unix:gid", 567);
+            Files.setAttribute(shared, "unix:mode", 02775);
+            Path below = Files.createDirectory(shared.resolve("below"));
+            assertEquals(02000, (int) Files.getAttribute(below, "unix:mode") & 02000);
+            Path file = Files.writeString(below.resolve("file"), "text");
+            assertEquals("0:567", owner(file));
+            assertEquals(0, (int) Files.getAttribute(file, "unix:mode") & 02000);
+        }
+    }
 }

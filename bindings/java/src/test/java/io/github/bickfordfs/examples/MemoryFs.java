@@ -33,6 +33,7 @@ import java.util.TreeMap;
 public final class MemoryFs implements InodeFileSystem {
     private static final int RENAME_NOREPLACE = 1;
     private static final int NAME_MAX = 255;
+    private static final int S_ISGID = 02000;
     /** A name is bytes, and need not be UTF-8: here each char is one of them. */
     private static final Charset BYTES = StandardCharsets.ISO_8859_1;
     private static final int FILE_MAX = 1 << 30;
@@ -181,7 +182,10 @@ public final class MemoryFs implements InodeFileSystem {
 
     private Node make(Request request, int mode) throws FuseException {
         Node directory = node(request.node());
-        Node node = make(mode, request.uid(), request.gid());
+        int setgid = directory.attr.mode() & S_ISGID;
+        boolean isDirectory = (mode & Attr.S_IFMT) == Attr.S_IFDIR;
+        Node node = make(isDirectory ? mode | setgid : mode, request.uid(),
+                setgid != 0 ? directory.attr.gid() : request.gid());
         try {
             put(directory, name(request), node);
         } catch (FuseException e) {
