@@ -124,6 +124,8 @@ class DeferredTest {
         try (Place place = new Place(); Records records = new Records();
                 Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
             assertEquals("14 bytes of it", Files.readString(place.mountpoint.resolve("file")));
+            // The answer came before.
+            place.until("it is logged", () -> records.threw("too late"));
             records.check(IllegalArgumentException.class, "too late", "deferred");
         }
     }
