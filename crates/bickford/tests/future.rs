@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use bickford::abi::{EntryOut, InterruptIn, Opcode, WriteIn, WriteOut};
 use bickford::filesystem::future::{FileSystem, Owned, Spawned, Task};
-use bickford::ops::{Attr, Data, Entry, Kept, Lookup, Read, Release, Write, Written};
+use bickford::ops::{Attr, Data, Entry, Flush, Kept, Lookup, Read, Release, Write, Written};
 use bickford::transport::memory::Kernel;
-use bickford::{DetachedContext, Errno, NodeId};
+use bickford::{Context, DetachedContext, Errno, FileHandle, NodeId, Reply};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use zerocopy::IntoBytes;
@@ -91,6 +91,12 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    fixture_of(Kernel::new)
+}
+
+type Subjects = Spawned<Subject, Box<dyn Fn(Task) + Send + Sync>>;
+
+fn fixture_of(serve: impl FnOnce(Subjects) -> Kernel) -> Fixture {
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .build()
@@ -102,9 +108,8 @@ fn fixture() -> Fixture {
         permits: Arc::clone(&permits),
         waiting: Arc::clone(&waiting),
     };
-    let mut kernel = Kernel::new(Spawned::new(subject, move |task: Task| {
-        drop(handle.spawn(task))
-    }));
+    let spawn: Box<dyn Fn(Task) + Send + Sync> = Box::new(move |task| drop(handle.spawn(task)));
+    let mut kernel = serve(Spawned::new(subject, spawn));
     assert_eq!(kernel.init().unwrap().error, 0);
     Fixture {
         kernel,
@@ -188,6 +193,62 @@ fn what_may_not_be_cancelled_goes_on() {
         .send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
     fixture.permits.add_permits(1);
     assert_eq!(fixture.kernel.answer(unique).unwrap().error, 0);
+}
+
+/// A layer that releases a file below after the signal of a READ, and then reads with a context of its
+/// own. Its FLUSH is a READ below.
+struct After<F>(Arc<F>);
+
+impl<F: bickford::FileSystem> bickford::FileSystem for After<F> {
+    fn read(&self, cx: &Context<'_>, op: Read, reply: Reply<Data>) {
+        let (below, detached) = (Arc::clone(&self.0), cx.detach());
+        cx.interrupt().on_raise(move || {
+            let (cx, last) = (detached.context(), Arc::clone(&below));
+            let uninterrupted = detached.clone().uninterrupted();
+            let released = move |result: Result<(), Errno>| match result {
+                Ok(()) => last.read(&uninterrupted.context(), op, reply),
+                Err(errno) => reply.error(errno),
+            };
+            let op = Release::new(op.node, op.handle, 0);
+            below.release(&cx, op, Reply::intercept(released));
+        });
+    }
+
+    fn flush(&self, cx: &Context<'_>, op: Flush, reply: Reply<()>) {
+        let read = Read::new(op.node, FileHandle(0), 0, 10);
+        let below = Reply::intercept(|result: Result<Data, Errno>| {
+            reply.complete(result.map(|_| ()));
+        });
+        self.0.read(cx, read, below);
+    }
+}
+
+fn after_signals() -> Fixture {
+    fixture_of(|spawned| Kernel::new(After(Arc::new(spawned))))
+}
+
+#[test]
+fn a_layer_finishes_below_after_a_signal() {
+    let mut fixture = after_signals();
+    let unique = fixture.read(9);
+    fixture
+        .kernel
+        .send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+    fixture.wait_for(1);
+    fixture.permits.add_permits(2);
+    let answer = fixture.kernel.answer(unique).unwrap();
+    assert_eq!(answer.body, 9u64.to_ne_bytes());
+}
+
+#[test]
+fn what_may_be_cancelled_is_told_by_the_call_and_not_by_the_request() {
+    let mut fixture = after_signals();
+    let unique = fixture.kernel.send(Opcode::Flush, 7, [0u64; 3].as_bytes());
+    fixture.wait_for(1);
+    fixture
+        .kernel
+        .send(Opcode::Interrupt, 0, InterruptIn { unique }.as_bytes());
+    assert_eq!(fixture.kernel.answer(unique).unwrap().error, -4);
 }
 
 #[test]

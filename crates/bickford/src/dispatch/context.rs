@@ -103,6 +103,17 @@ impl Context<'_> {
             shared: Arc::clone(self.shared),
         }
     }
+
+    /// The same, for a method that has these opcodes: a layer calls it for a request of another one, too.
+    pub(crate) fn detach_for(&self, opcodes: &[Opcode]) -> DetachedContext {
+        let mut detached = self.detach();
+        if let [first, ..] = opcodes
+            && !opcodes.contains(&self.opcode)
+        {
+            detached.opcode = *first;
+        }
+        detached
+    }
 }
 
 /// A context that outlives the handler of its request; see [`Context::detach`].
@@ -115,7 +126,23 @@ pub struct DetachedContext {
     shared: Arc<super::Shared>,
 }
 
+/// Names no slot, so that no interrupt is found.
+const NO_SLOT: u32 = u32::MAX;
+
 impl DetachedContext {
+    /// The same, with an interrupt that is never raised: for what must be done below though the caller
+    /// wants its request to end, as is giving back what was opened or putting back what was changed. With
+    /// another context such a call may be refused with EINTR.
+    #[must_use]
+    pub fn uninterrupted(mut self) -> Self {
+        self.slot = NO_SLOT;
+        self
+    }
+
+    pub(crate) fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
     /// The context, for a call of a file system.
     #[must_use]
     pub fn context(&self) -> Context<'_> {

@@ -54,7 +54,7 @@ use bickford_abi::Opcode;
 use rustix::io::Errno;
 
 use super::Negotiation;
-use crate::dispatch::{Context, DetachedContext};
+use crate::dispatch::{Context, DetachedContext, Interrupt};
 #[allow(
     clippy::wildcard_imports,
     reason = "the operation table names every operation and answer"
@@ -153,8 +153,11 @@ macro_rules! define_future {
                     reply: Reply<$answer>,
                 ) {
                     let filesystem = Arc::clone(&self.filesystem);
-                    let work = filesystem.$method(cx.detach(), op.keep(true));
-                    self.run(cx, work, reply);
+                    let detached = cx.detach_for(&[$(Opcode::$opcode),+]);
+                    let may_cancel = filesystem.may_cancel(detached.opcode());
+                    let interrupt = may_cancel.then(|| cx.interrupt());
+                    let work = filesystem.$method(detached, op.keep(true));
+                    self.run(interrupt.as_deref(), work, reply);
                 }
             )+
         }
@@ -194,17 +197,17 @@ impl<F: FileSystem, S: Spawn> Spawned<F, S> {
 
     fn run<A: Answer>(
         &self,
-        cx: &Context<'_>,
+        interrupt: Option<&Interrupt>,
         work: impl Future<Output = Result<A, Errno>> + Send + 'static,
         reply: Reply<A>,
     ) {
-        if !self.filesystem.may_cancel(cx.opcode()) {
+        let Some(interrupt) = interrupt else {
             let task = async move { reply.complete(work.await) };
             return self.spawner.spawn(Box::pin(task));
-        }
+        };
         let signal = Arc::<Signal>::default();
         let raises = Arc::clone(&signal);
-        cx.interrupt().on_raise(move || raises.raise());
+        interrupt.on_raise(move || raises.raise());
         let work = Cancellable {
             work: Box::pin(work),
             signal,

@@ -38,7 +38,7 @@ impl Closing {
         opens.then(|| {
             let about = op.about();
             Box::new(Self {
-                cx: cx.detach(),
+                cx: cx.detach().uninterrupted(),
                 kind: O::KIND,
                 node: about.node,
                 flags: about.flags.unwrap_or(0),
