@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bickford::abi::WriteFlags;
 use bickford::ops::{Attributes, Setattr};
-use bickford::{Errno, Reply};
+use bickford::{DetachedContext, Errno, Reply};
 
 use crate::SIZE_MAX;
 use crate::block;
@@ -31,7 +31,10 @@ struct Old {
 
 /// A change of neighbouring blocks.
 struct Change {
+    /// Not interrupted once something is written, for then all of it is to be, or to be put back.
     file: File,
+    /// The caller's context.
+    asked: DetachedContext,
     offset: u64,
     data: Vec<u8>,
     /// Sizes of the file before and after.
@@ -90,6 +93,7 @@ impl File {
             }
         }
         let change = Change {
+            asked: self.cx.clone(),
             file: self,
             offset,
             data,
@@ -133,8 +137,9 @@ impl File {
         let Ok(sealed) = sealed else {
             return then(Err(Errno::IO));
         };
-        let file = self.clone();
-        self.write_below(position(last), &sealed, move |written| {
+        let file = self.uninterrupted();
+        let cut = file.clone();
+        cut.write_below(position(last), &sealed, move |written| {
             if let Err(errno) = written {
                 return file.put_back(old, errno, then);
             }
@@ -191,6 +196,7 @@ impl File {
 impl Change {
     fn read_old(mut self, mut wanted: Vec<u64>) {
         let Some(block) = wanted.pop() else {
+            self.file = self.file.uninterrupted();
             return self.write_chunk();
         };
         let file = self.file.clone();
@@ -238,6 +244,10 @@ impl Change {
         let Some((first, last)) = self.ranges.pop() else {
             return (self.then)(Ok(()));
         };
+        // Nothing old was overwritten: all can be undone.
+        if self.reached == 0 && self.asked.context().interrupt().is_raised() {
+            return self.undo(Errno::INTR);
+        }
         let end = (last + 1).min(first + CHUNK);
         if end <= last {
             self.ranges.push((end, last));

@@ -105,6 +105,7 @@ impl Inner {
     pub(crate) fn release(&self, cx: &DetachedContext, node: NodeId, opened: Opened, flags: u32) {
         let op = Release::new(node, opened.handle, flags);
         let reply = Reply::intercept(|_| ());
+        let cx = cx.clone().uninterrupted();
         self.lower.0.release(&cx.context(), op, reply);
     }
 
@@ -186,6 +187,12 @@ impl File {
             id,
             flags: WriteFlags::empty(),
         }
+    }
+
+    /// The same, with calls below that do not end when the caller gets a signal.
+    pub(crate) fn uninterrupted(mut self) -> Self {
+        self.cx = self.cx.uninterrupted();
+        self
     }
 
     /// Reads up to `count` blocks from `first` on; none when the file ends before.

@@ -115,7 +115,7 @@ fn initialize(
         give_up();
         return then(Err(Errno::IO));
     };
-    let (inner, cx) = (Arc::clone(inner), cx.clone());
+    let (inner, cx) = (Arc::clone(inner), cx.clone().uninterrupted());
     let handle = created.opened.handle;
     let file = File::new(Arc::clone(&inner), cx.clone(), node, handle, id);
     file.write_below(0, &bytes, move |written| match written {
@@ -381,7 +381,8 @@ impl FileSystem for Crypt {
             return reply.error(Errno::FBIG);
         }
         let inner = Arc::clone(&self.inner);
-        let context = cx.detach();
+        // When it is used the size was changed.
+        let context = cx.detach().uninterrupted();
         let finish = move |result: Result<(), Errno>| match result {
             Ok(()) => Self::set_rest(&inner, &context, op, reply),
             Err(errno) => reply.error(errno),

@@ -10,7 +10,7 @@ use bickford::ops::{
     Link, Lookup, Mkdir, Open, Opened, Read, Readdir, Readdirplus, Readlink, Release, Rename,
     Setattr, Symlink, Target, Unlink, Write, Written,
 };
-use bickford::{Context, Errno, FileHandle, FileSystem, NodeId, Reply};
+use bickford::{Context, Errno, FileHandle, FileSystem, Interrupt, NodeId, Reply};
 
 /// What changed the bytes of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,10 @@ pub(crate) struct State {
     pub(crate) space: Option<usize>,
     /// How many changes still succeed, and how many bytes of the one after are written before it fails.
     pub(crate) fails: Option<(usize, usize)>,
+    /// How many changes still begin before the caller gets a signal.
+    pub(crate) signal: Option<usize>,
+    /// Of the request that last asked for attributes.
+    interrupt: Arc<Interrupt>,
     next: u64,
 }
 
@@ -170,6 +174,21 @@ impl Lower {
         files[0].clone()
     }
 
+    /// Where requests are tasks, none begins once its caller got a signal.
+    fn begin_change(&self, cx: &Context<'_>) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(left) = state.signal {
+            state.signal = left.checked_sub(1);
+            if left == 0 {
+                state.interrupt.raise();
+            }
+        }
+        match cx.interrupt().is_raised() {
+            true => Err(Errno::INTR),
+            false => Ok(()),
+        }
+    }
+
     fn answer(&self, job: impl FnOnce() + Send + 'static) {
         match &self.later {
             Some(later) => later.send(Box::new(job)).unwrap(),
@@ -194,8 +213,14 @@ impl FileSystem for Lower {
         reply.complete(entry.ok_or(Errno::NOENT));
     }
 
-    fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        let attr = self.state().attr(op.node);
+    fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
+        if cx.interrupt().is_raised() {
+            return reply.error(Errno::INTR);
+        }
+        let mut state = self.state();
+        state.interrupt = cx.interrupt();
+        let attr = state.attr(op.node);
+        drop(state);
         self.answer(move || {
             reply.ok(Attributes {
                 attr,
@@ -204,7 +229,10 @@ impl FileSystem for Lower {
         });
     }
 
-    fn setattr(&self, _: &Context<'_>, op: Setattr, reply: Reply<Attributes>) {
+    fn setattr(&self, cx: &Context<'_>, op: Setattr, reply: Reply<Attributes>) {
+        if let Err(errno) = self.begin_change(cx) {
+            return reply.error(errno);
+        }
         let mut state = self.state();
         if op.size.is_some() && state.failing().is_some() {
             drop(state);
@@ -289,7 +317,10 @@ impl FileSystem for Lower {
         reply.ok(Opened::new(FileHandle(op.node.0 + 1000)));
     }
 
-    fn release(&self, _: &Context<'_>, _: Release, reply: Reply<()>) {
+    fn release(&self, cx: &Context<'_>, _: Release, reply: Reply<()>) {
+        if cx.interrupt().is_raised() {
+            return reply.error(Errno::INTR);
+        }
         self.state().opens -= 1;
         reply.ok(());
     }
@@ -305,7 +336,10 @@ impl FileSystem for Lower {
         self.answer(move || reply.ok(data.into()));
     }
 
-    fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
+    fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
+        if let Err(errno) = self.begin_change(cx) {
+            return reply.error(errno);
+        }
         assert_eq!(op.handle.0, op.node.0 + 1000);
         let mut data = op.data.bytes().unwrap().into_owned();
         let mut state = self.state();

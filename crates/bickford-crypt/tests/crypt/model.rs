@@ -213,6 +213,61 @@ fn what_a_change_that_fails_was_not_to_touch_is_as_before() {
     assert!(failed > 20, "{failed}");
 }
 
+/// Where requests below are tasks, those of a caller who got a signal do not begin.
+#[test]
+fn a_signal_ends_a_change_as_a_whole_or_not_at_all() {
+    let before: Vec<u8> = (0..10_000).map(|n: u32| (n / 3) as u8).collect();
+    let changes: [(u64, &[u8]); 7] = [
+        (0, &[]),
+        (5000, &[]),
+        (3 << 20, &[]),
+        (9000, &[7; 5000]),
+        (100, &[7; 10]),
+        (4000, &[7; 200]),
+        (10_000, &[7; 2 << 20]),
+    ];
+    for ((offset, data), nth) in changes.iter().flat_map(|c| (0..4).map(move |nth| (c, nth))) {
+        let mut mount = Mount::over(Lower::new());
+        let file = mount.create(1, b"file").unwrap();
+        mount.write(file, 0, &before).unwrap();
+        let mut after = before.clone();
+        match data {
+            [] => after.resize(*offset as usize, 0),
+            data => Mutation::Write(*offset, data.to_vec()).apply(&mut after),
+        }
+        mount.lower.state().signal = Some(nth);
+        let expected = match change(&mut mount, file, *offset, data) {
+            Err(libc::EINTR) => &before,
+            changed => {
+                changed.unwrap();
+                &after
+            }
+        };
+        let right = mount.read_all(file).is_ok_and(|read| read == *expected);
+        assert!(right, "offset {offset}, a signal at change {nth} below");
+    }
+}
+
+#[test]
+fn what_is_opened_for_a_truncation_is_closed_after_a_signal() {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    mount.close(file);
+    mount.lower.state().signal = Some(0);
+    assert_eq!(mount.truncate(file, false, 100), Ok(100));
+    assert_eq!(mount.lower.state().opens, 0);
+}
+
+#[test]
+fn growing_much_ends_at_a_signal() {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    mount.lower.state().signal = Some(1);
+    let grown = mount.truncate(file, true, 8 << 20);
+    assert_eq!(grown, Err(libc::EINTR));
+    assert_eq!(mount.read_all(file).unwrap(), b"");
+}
+
 #[test]
 fn a_file_cannot_grow_beyond_bounds() {
     let mut mount = Mount::over(Lower::new());
