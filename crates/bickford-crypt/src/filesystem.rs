@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bickford::abi::{InitFlags, OpenOutFlags, WriteFlags};
+use bickford::filesystem::future::Owned;
 use bickford::ops::{
     Access, Answer, Attr, Attributes, Create, Created, Data, Directory, Entry, Flush, Forget,
-    Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Link, Listxattr, Lock, Lookup, Mkdir, Mknod, Open,
-    Opendir, Opened, Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release, Releasedir,
-    Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx, StatxAnswer,
-    Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
+    Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Keep, Kept, Link, Listxattr, Lock, Lookup, Mkdir,
+    Mknod, Open, Opendir, Opened, Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release,
+    Releasedir, Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx,
+    StatxAnswer, Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
 };
 use bickford::{Context, DetachedContext, Errno, FileSystem, Negotiation, NodeId, Reply};
 
@@ -129,16 +130,53 @@ fn initialize(
         }
         Err(errno) => {
             if let Some((parent, name)) = &made.place {
-                let op = Unlink::new(*parent, name);
-                inner
-                    .lower
-                    .0
-                    .unlink(&cx.context(), op, Reply::intercept(|_| ()));
+                remove(&inner, &cx, *parent, name);
             }
             give_up();
             then(Err(errno));
         }
     });
+}
+
+/// Removes a file that was just made and cannot be used.
+fn remove(inner: &Inner, cx: &DetachedContext, parent: NodeId, name: &CStr) {
+    let op = Unlink::new(parent, name);
+    let reply = Reply::intercept(|_| ());
+    inner.lower.0.unlink(&cx.context(), op, reply);
+}
+
+/// Makes a file and then opens it.
+fn make_and_open(
+    inner: &Arc<Inner>,
+    cx: DetachedContext,
+    op: Owned<Mknod<'static>>,
+    reply: Reply<Created>,
+) {
+    let (inner, below) = (Arc::clone(inner), Arc::clone(inner));
+    let (context, making) = (cx.clone(), op.clone());
+    let made = reply.wrap(move |result: Result<Entry, Errno>, reply| {
+        let entry = match result {
+            Ok(entry) => entry,
+            Err(errno) => return reply.error(errno),
+        };
+        let (below, cx) = (Arc::clone(&inner), cx.uninterrupted());
+        let context = cx.clone();
+        let opened = reply.wrap(move |result: Result<Opened, Errno>, reply| {
+            if result.is_err() {
+                let op = op.operation();
+                remove(&inner, &cx, op.parent, op.name);
+                let node = entry.node;
+                inner.lower.0.forget(&[Forget { node, count: 1 }]);
+            }
+            reply.complete(result.map(|opened| Created { entry, opened }));
+        });
+        let op = Open::new(entry.node, O_RDWR);
+        below.lower.0.open(&context.context(), op, opened);
+    });
+    below
+        .lower
+        .0
+        .mknod(&context.context(), making.operation(), made);
 }
 
 /// The kernel must not read and write the file below itself.
@@ -473,7 +511,14 @@ impl FileSystem for Crypt {
                 created.entry
             }));
         });
-        let below = self.beginning(cx, made, opened);
+        let (inner, detached, kept) = (Arc::clone(&self.inner), cx.detach(), op.keep(false));
+        let below = self.beginning(cx, made, opened).wrap(move |result, reply| {
+            match result {
+                // The kernel makes files so where there is no other way.
+                Err(Errno::NOSYS) => make_and_open(&inner, detached, kept, reply),
+                result => reply.complete(result),
+            }
+        });
         self.inner.lower.0.create(cx, create, below);
     }
 

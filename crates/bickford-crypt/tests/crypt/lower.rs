@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bickford::ops::{
     Attr, Attributes, Create, Created, Data, Directory, DirectoryEntry, Entry, Forget, Getattr,
-    Link, Lookup, Mkdir, Open, Opened, Read, Readdir, Readdirplus, Readlink, Release, Rename,
-    Setattr, Symlink, Target, Unlink, Write, Written,
+    Link, Lookup, Mkdir, Mknod, Open, Opened, Read, Readdir, Readdirplus, Readlink, Release,
+    Rename, Setattr, Symlink, Target, Unlink, Write, Written,
 };
 use bickford::{Context, Errno, FileHandle, FileSystem, Interrupt, NodeId, Reply};
 
@@ -51,6 +51,9 @@ pub(crate) struct State {
     pub(crate) space: Option<usize>,
     /// How many changes still succeed, and how many bytes of the one after are written before it fails.
     pub(crate) fails: Option<(usize, usize)>,
+    /// Whether files are made by mknod alone, and whether they can be opened.
+    pub(crate) no_create: bool,
+    pub(crate) no_open: bool,
     /// How many changes still begin before the caller gets a signal.
     pub(crate) signal: Option<usize>,
     /// Of the request that last asked for attributes.
@@ -299,9 +302,19 @@ impl FileSystem for Lower {
         reply.ok(entry);
     }
 
+    fn mknod(&self, _: &Context<'_>, op: Mknod<'_>, reply: Reply<Entry>) {
+        let node = Node::File(Vec::new());
+        let made = self.state().make(op.parent, op.name.to_bytes(), node);
+        reply.complete(made);
+    }
+
     fn create(&self, _: &Context<'_>, op: Create<'_>, reply: Reply<Created>) {
         assert_eq!(op.flags & 3, 2, "a file is made for reading and writing");
         let mut state = self.state();
+        if state.no_create {
+            drop(state);
+            return reply.error(Errno::NOSYS);
+        }
         let made = state.make(op.parent, op.name.to_bytes(), Node::File(Vec::new()));
         state.opens += i64::from(made.is_ok());
         drop(state);
@@ -313,7 +326,13 @@ impl FileSystem for Lower {
 
     fn open(&self, _: &Context<'_>, op: Open, reply: Reply<Opened>) {
         assert_ne!(op.flags & 3, 1, "a file is never opened for writing alone");
-        self.state().opens += 1;
+        let mut state = self.state();
+        if state.no_open {
+            drop(state);
+            return reply.error(Errno::MFILE);
+        }
+        state.opens += 1;
+        drop(state);
         reply.ok(Opened::new(FileHandle(op.node.0 + 1000)));
     }
 

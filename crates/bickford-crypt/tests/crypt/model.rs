@@ -282,13 +282,28 @@ fn a_file_cannot_grow_beyond_bounds() {
 
 #[test]
 fn a_node_made_without_opening_is_an_empty_file() {
-    let mut mount = Mount::over(Lower::new());
-    let node = mount.mknod(1, b"made").unwrap();
-    assert_eq!(mount.lower.state().opens, 0);
-    assert_eq!(mount.size(node), 0);
-    let file = mount.open(node, libc::O_RDWR).unwrap();
-    mount.write(file, 0, b"contents").unwrap();
-    assert_eq!(mount.read_all(file).unwrap(), b"contents");
+    for no_create in [false, true] {
+        let mut mount = Mount::over(Lower::new());
+        mount.lower.state().no_create = no_create;
+        let created = mount.create(1, b"created").map(|_| ());
+        let expected = if no_create { Err(libc::ENOSYS) } else { Ok(()) };
+        assert_eq!(created, expected);
+        let opens = mount.lower.state().opens;
+        let node = mount.mknod(1, b"made").unwrap();
+        assert_eq!(mount.lower.state().opens, opens);
+        assert_eq!(mount.size(node), 0);
+        let file = mount.open(node, libc::O_RDWR).unwrap();
+        mount.write(file, 0, b"contents").unwrap();
+        assert_eq!(mount.read_all(file).unwrap(), b"contents");
+        assert_eq!(mount.mknod(1, b"made"), Err(libc::EEXIST));
+    }
+}
+
+fn leaves_nothing(mount: &Mount) {
+    let mut state = mount.lower.state();
+    assert_eq!(state.opens, 0);
+    assert!(state.lookups.values().all(|count| *count == 0));
+    assert!(state.names(NodeId::ROOT).is_empty());
 }
 
 #[test]
@@ -296,10 +311,13 @@ fn a_file_that_cannot_begin_leaves_nothing() {
     let mut mount = Mount::over(Lower::new());
     mount.lower.state().space = Some(10);
     assert_eq!(mount.create(1, b"file").map(|_| ()), Err(libc::ENOSPC));
-    let mut state = mount.lower.state();
-    assert_eq!(state.opens, 0);
-    assert!(state.lookups.values().all(|count| *count == 0));
-    assert!(state.names(NodeId::ROOT).is_empty());
+    leaves_nothing(&mount);
+    mount.lower.state().no_create = true;
+    assert_eq!(mount.mknod(1, b"file"), Err(libc::ENOSPC));
+    leaves_nothing(&mount);
+    mount.lower.state().no_open = true;
+    assert_eq!(mount.mknod(1, b"file"), Err(libc::EMFILE));
+    leaves_nothing(&mount);
 }
 
 #[test]
