@@ -8,8 +8,8 @@ use bickford::{DetachedContext, Errno, Reply};
 
 use crate::SIZE_MAX;
 use crate::block;
-use crate::file::{File, damaged};
-use crate::geometry::{BLOCK, block_length, last_block, lower_length, position};
+use crate::file::{File, Region, damaged};
+use crate::geometry::{BLOCK, OVERHEAD, block_length, last_block, lower_length, position};
 use crate::queue::run;
 
 /// Blocks that are written at once.
@@ -117,17 +117,40 @@ impl File {
         let last = last_block(size);
         let length = block_length(last, size);
         let file = self.clone();
-        self.read_blocks(last, 1, move |region| match region {
+        self.read_sealed(last, 1, move |bytes| match bytes {
+            // Killed while it grew, a file has new blocks behind the one that still is its last.
+            Ok(bytes) if file.ended_with(last, length, &bytes) => {
+                file.resize_below(lower_length(size), then);
+            }
+            bytes => {
+                let region = bytes.and_then(|bytes| file.decrypt(last, 1, bytes));
+                file.shorten(size, region, then);
+            }
+        });
+    }
+
+    /// Whether the file once ended with a block that has `length` bytes and begins these.
+    fn ended_with(&self, block: u64, length: usize, bytes: &[u8]) -> bool {
+        let sealed = bytes.get(..length + OVERHEAD as usize);
+        let open = |sealed| block::open(&self.inner.keys, &self.id, block, true, sealed);
+        sealed.is_some_and(|sealed| open(sealed).is_ok())
+    }
+
+    /// Ends the file within its block that was read.
+    fn shorten(self, size: u64, region: Result<Region, Errno>, then: Then) {
+        let last = last_block(size);
+        let length = block_length(last, size);
+        match region {
             Ok(region) if region.plain.len() >= length => {
                 let mut plain = region.plain;
                 plain.truncate(length);
-                file.cut(size, plain, vec![(last, region.sealed)], then);
+                self.cut(size, plain, vec![(last, region.sealed)], then);
             }
             // Nothing is kept of it, and it may be damaged.
-            _ if size == 0 => file.cut(size, Vec::new(), Vec::new(), then),
-            Ok(_) => then(Err(damaged(file.node, last, "a block"))),
+            _ if size == 0 => self.cut(size, Vec::new(), Vec::new(), then),
+            Ok(_) => then(Err(damaged(self.node, last, "a block"))),
             Err(errno) => then(Err(errno)),
-        });
+        }
     }
 
     /// Ends the file with `plain` in the place of its block `old`.

@@ -203,18 +203,32 @@ impl File {
         then: impl FnOnce(Result<Region, Errno>) + Send + 'static,
     ) {
         let count = count.min(BLOCKS_MAX);
+        let file = self.clone();
+        self.read_sealed(first, count, move |bytes| {
+            then(bytes.and_then(|bytes| file.decrypt(first, count, bytes)));
+        });
+    }
+
+    /// Reads the bytes below of `count` blocks, and one more where there is one.
+    pub(crate) fn read_sealed(
+        &self,
+        first: u64,
+        count: u64,
+        then: impl FnOnce(Result<Vec<u8>, Errno>) + Send + 'static,
+    ) {
         // One byte more tells whether the last of them is the last of the file.
         let size = u32::try_from(count * SLOT + 1).unwrap_or(u32::MAX);
         let op = Read::new(self.node, self.handle, position(first), size);
-        let file = self.clone();
-        let reply = Reply::intercept(move |result: Result<Data, Errno>| {
-            let region = bytes_of(result).and_then(|bytes| file.decrypt(first, count, bytes));
-            then(region);
-        });
+        let reply = Reply::intercept(move |result| then(bytes_of(result)));
         self.inner.lower.0.read(&self.cx.context(), op, reply);
     }
 
-    fn decrypt(&self, first: u64, count: u64, mut sealed: Vec<u8>) -> Result<Region, Errno> {
+    pub(crate) fn decrypt(
+        &self,
+        first: u64,
+        count: u64,
+        mut sealed: Vec<u8>,
+    ) -> Result<Region, Errno> {
         let all = usize::try_from(count * SLOT).unwrap_or(usize::MAX);
         let ends = sealed.len() <= all;
         sealed.truncate(all);

@@ -134,6 +134,32 @@ fn a_crash_leaves_nothing_that_never_was() {
 }
 
 #[test]
+fn an_append_that_was_cut_short_can_be_cut_off() {
+    for size in [0, 1, 100, 4096, 5000, 8192] {
+        let lower = Lower::new();
+        let mut mount = Mount::over(lower.clone());
+        let file = mount.create(1, b"file").unwrap();
+        let before: Vec<u8> = (0..size).map(|n: u32| (n / 3) as u8).collect();
+        mount.write(file, 0, &before).unwrap();
+        lower.state().journal.clear();
+        let mut disk = lower.bytes();
+        mount.write(file, u64::from(size), &[1; 9000]).unwrap();
+        let journal = lower.state().journal.clone();
+        assert_eq!(journal.len(), 2);
+        for change in journal {
+            change.apply(&mut disk);
+            for open in [true, false] {
+                *lower.state().file(NodeId(file.node)) = disk.clone();
+                let cut = mount.truncate(file, open, u64::from(size));
+                assert_eq!(cut, Ok(u64::from(size)));
+                let all = mount.read_all(file);
+                assert!(all.is_ok_and(|all| all == before), "{size} bytes");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_was_synced_and_not_touched_since_is_kept() {
     let lower = Lower::new();
     let mut mount = Mount::over(lower.clone());
