@@ -109,18 +109,19 @@ impl Inner {
         self.lower.0.release(&cx.context(), op, reply);
     }
 
-    /// Reads the header of a file that was just opened, in its turn, and makes sure of an empty
-    /// file: nothing is read of it later.
+    /// Reads the header of a file that was just opened, in its turn. To read it, makes sure of an empty
+    /// file: nothing is read of it later. Who writes does so when it is not to become empty.
     pub(crate) fn identify(
         self: &Arc<Self>,
         cx: &DetachedContext,
         node: NodeId,
         handle: FileHandle,
+        to_read: bool,
         then: impl FnOnce(Result<FileId, Errno>) + Send + 'static,
     ) {
         let (inner, cx) = (Arc::clone(self), cx.clone());
         self.queues.enter(node, Mode::Read, move |turn| {
-            inner.read_header(&cx, node, handle, move |id| {
+            inner.read_header(&cx, node, handle, to_read, move |id| {
                 drop(turn);
                 then(id);
             });
@@ -132,6 +133,7 @@ impl Inner {
         cx: &DetachedContext,
         node: NodeId,
         handle: FileHandle,
+        to_read: bool,
         then: impl FnOnce(Result<FileId, Errno>) + Send + 'static,
     ) {
         let size = u32::try_from(lower_length(0) + 1).unwrap_or(u32::MAX);
@@ -140,7 +142,7 @@ impl Inner {
         let reply = Reply::intercept(move |result: Result<Data, Errno>| {
             let id = bytes_of(result).and_then(|bytes| {
                 let identified = block::file_id(&bytes).and_then(|id| {
-                    if bytes.len() as u64 == lower_length(0) {
+                    if to_read && bytes.len() as u64 == lower_length(0) {
                         let sealed = bytes.get(HEADER as usize..).ok_or(Broken)?;
                         block::open(&inner.keys, &id, 0, true, sealed)?;
                     }

@@ -25,6 +25,7 @@ use crate::names::{self, Kind, NAME_MAX, TARGET_MAX};
 use crate::queue::{Mode, run};
 
 const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
 const O_RDWR: u32 = 2;
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
@@ -201,6 +202,8 @@ fn resize(file: File, size: u64, then: impl FnOnce(Result<(), Errno>) + Send + '
                 Err(errno) => return then(Err(errno)),
             };
             match size.cmp(&plain_size(length)) {
+                // An empty file is made whole where it is damaged.
+                Ordering::Equal if size == 0 => changed.shrink(size, then),
                 Ordering::Less => changed.shrink(size, then),
                 Ordering::Greater => changed.change(size, Vec::new(), then),
                 // truncate(2) to the same size changes the times, too.
@@ -237,7 +240,7 @@ impl Crypt {
                     then(Err(errno));
                 }
             };
-            below.identify(&context, node, opened.handle, identified);
+            below.identify(&context, node, opened.handle, false, identified);
         });
         self.inner.lower.0.open(cx, Open::new(node, O_RDWR), reply);
     }
@@ -445,6 +448,7 @@ impl FileSystem for Crypt {
     }
 
     fn open(&self, cx: &Context<'_>, mut op: Open, reply: Reply<Opened>) {
+        let to_read = op.flags & O_ACCMODE != O_WRONLY;
         op.flags = flags_below(op.flags);
         let inner = Arc::clone(&self.inner);
         let detached = cx.detach();
@@ -456,16 +460,22 @@ impl FileSystem for Crypt {
             opened.flags -= OpenOutFlags::PASSTHROUGH;
             opened.backing_id = 0;
             let (context, after) = (detached.clone(), Arc::clone(&inner));
-            inner.identify(&context, op.node, opened.handle, move |id| match id {
-                Ok(id) => {
-                    after.remember(op.node, opened.handle, id);
-                    reply.ok(opened);
-                }
-                Err(errno) => {
-                    after.release(&detached, op.node, opened, op.flags);
-                    reply.error(errno);
-                }
-            });
+            inner.identify(
+                &context,
+                op.node,
+                opened.handle,
+                to_read,
+                move |id| match id {
+                    Ok(id) => {
+                        after.remember(op.node, opened.handle, id);
+                        reply.ok(opened);
+                    }
+                    Err(errno) => {
+                        after.release(&detached, op.node, opened, op.flags);
+                        reply.error(errno);
+                    }
+                },
+            );
         });
         self.inner.lower.0.open(cx, op, below);
     }

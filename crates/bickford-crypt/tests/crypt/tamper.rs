@@ -204,6 +204,27 @@ fn a_damaged_end_can_be_cut_off() {
 }
 
 #[test]
+fn a_damaged_empty_file_can_be_emptied() {
+    for open in [true, false] {
+        let (mut mount, node, mut below) = written(b"");
+        below[40] ^= 1;
+        put(&mount, node, below);
+        for flags in [libc::O_RDONLY, libc::O_RDWR] {
+            assert_eq!(mount.open(node, flags).err(), Some(libc::EIO));
+        }
+        let file = mount.open(node, libc::O_WRONLY).unwrap();
+        assert_eq!(mount.write(file, 0, b"x"), Err(libc::EIO));
+        assert_eq!(mount.truncate(file, open, 10), Err(libc::EIO));
+        assert_eq!(mount.truncate(file, open, 0), Ok(0));
+        assert_eq!(read(&mut mount, node).unwrap(), b"");
+        mount.write(file, 0, b"x").unwrap();
+        mount.close(file);
+        assert_eq!(read(&mut mount, node).unwrap(), b"x");
+        assert_eq!(mount.lower.state().opens, 0);
+    }
+}
+
+#[test]
 fn any_bytes_below_are_survived() {
     let mut random = fastrand::Rng::with_seed(11);
     let (mut mount, node, below) = written(&contents(9000));
