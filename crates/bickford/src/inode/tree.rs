@@ -20,8 +20,8 @@ type Index = usize;
 /// The type bits of the root.
 pub(crate) const ROOT_KIND: u32 = 0o040_000;
 
-/// How many names of one inode are kept. Any one is enough to build a path, and those beyond come
-/// back with the next lookup.
+/// How many names of an inode with a number are kept. Any one is enough to build a path, and those beyond
+/// come back with the next lookup.
 const NAMES_MAX: usize = 32;
 
 /// An inode that the kernel knows, or that leads to one.
@@ -323,10 +323,10 @@ impl Tree {
     /// Makes a claimed name lead to a node that has another name already (link).
     pub(super) fn bind_to(&mut self, edge: EdgeId, id: NodeId) -> Result<(), Errno> {
         let index = self.index(id).ok_or(Errno::STALE)?;
-        self.lead(edge, index);
         if let Some(node) = self.nodes.get_mut(index) {
             node.lookups += 1;
         }
+        self.lead(edge, index);
         Ok(())
     }
 
@@ -347,7 +347,13 @@ impl Tree {
         let Some(node) = self.nodes.get(index) else {
             return;
         };
-        if node.names.len() >= NAMES_MAX
+        // Without a number, nothing but its names tells that they lead to one inode: there are as many as the
+        // kernel looked up.
+        let wanted = match node.ino {
+            0 => usize::try_from(node.lookups).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        if node.names.len() >= wanted.max(NAMES_MAX)
             && let Some(oldest) = node
                 .names
                 .iter()

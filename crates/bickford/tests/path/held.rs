@@ -219,6 +219,42 @@ fn hard_links_are_one_node_made_here_or_told_by_use_ino() {
 }
 
 #[test]
+fn any_number_of_hard_links_is_one_node() {
+    for use_ino in [false, true] {
+        let fixture = fixture(Options {
+            use_ino,
+            ..Options::default()
+        });
+        let client = &fixture.client;
+        let node = client.mknod(ROOT, "first").unwrap().nodeid;
+        let names: Vec<_> = (0..100).map(|number| format!("link{number}")).collect();
+        for name in &names {
+            assert_eq!(client.link(node, ROOT, name).unwrap().nodeid, node);
+        }
+        for name in ["first"]
+            .into_iter()
+            .chain(names.iter().map(|name| &**name))
+        {
+            assert_eq!(client.lookup(ROOT, name).unwrap().nodeid, node, "{name}");
+        }
+        client.forget(node, 202);
+        assert_eq!(fixture.names.sizes().names, 0);
+    }
+}
+
+#[test]
+fn names_without_lookups_are_not_kept_without_end() {
+    let fixture = fixture(Options::default());
+    let client = &fixture.client;
+    let node = client.mknod(ROOT, "first").unwrap().nodeid;
+    for number in 0..100 {
+        client.link(node, ROOT, &format!("link{number}")).unwrap();
+        client.forget(node, 1);
+    }
+    assert!(fixture.names.sizes().names < 40);
+}
+
+#[test]
 fn a_directory_does_not_go_into_itself() {
     let fixture = fixture(Options::default());
     let client = &fixture.client;
