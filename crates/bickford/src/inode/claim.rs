@@ -27,7 +27,7 @@ pub(super) struct WantedName<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Want<'a> {
     nodes: [Option<NodeId>; 2],
-    names: [Option<WantedName<'a>>; 2],
+    names: [Option<WantedName<'a>>; 3],
 }
 
 impl<'a> Want<'a> {
@@ -35,7 +35,7 @@ impl<'a> Want<'a> {
     pub(crate) fn node(node: NodeId) -> Self {
         Self {
             nodes: [Some(node), None],
-            names: [None, None],
+            ..Self::default()
         }
     }
 
@@ -43,7 +43,7 @@ impl<'a> Want<'a> {
     pub(crate) fn nodes(first: NodeId, second: NodeId) -> Self {
         Self {
             nodes: [Some(first), Some(second)],
-            names: [None, None],
+            ..Self::default()
         }
     }
 
@@ -146,8 +146,8 @@ fn share(shared: &mut Vec<EdgeId>, edges: Vec<EdgeId>) {
 pub(super) struct Resolved {
     pub(super) shared: Vec<EdgeId>,
     pub(super) exclusive: Vec<EdgeId>,
-    named: [Option<EdgeId>; 2],
-    paths: [PathBuf; 2],
+    named: [Option<EdgeId>; 3],
+    paths: [PathBuf; 3],
 }
 
 impl Resolved {
@@ -188,6 +188,13 @@ pub(crate) struct Claim {
     resolved: Resolved,
 }
 
+/// A name that is claimed, and the path to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimedName<'c> {
+    pub(crate) path: &'c Path,
+    pub(crate) edge: EdgeId,
+}
+
 impl Claim {
     pub(super) fn new(table: &Arc<Table>, resolved: Resolved) -> Self {
         Self {
@@ -198,26 +205,30 @@ impl Claim {
 
     /// The first path.
     pub(crate) fn path(&self) -> &Path {
-        let [path, _] = &self.resolved.paths;
+        let [path, ..] = &self.resolved.paths;
         path
     }
 
     /// The second path.
     pub(crate) fn second_path(&self) -> &Path {
-        let [_, path] = &self.resolved.paths;
+        let [_, path, _] = &self.resolved.paths;
         path
     }
 
     /// The first name that was wanted.
     pub(crate) fn edge(&self) -> Option<EdgeId> {
-        let [edge, _] = self.resolved.named;
+        let [edge, ..] = self.resolved.named;
         edge
     }
 
-    /// The second name that was wanted.
-    pub(crate) fn second_edge(&self) -> Option<EdgeId> {
-        let [_, edge] = self.resolved.named;
-        edge
+    /// What was wanted as names alone.
+    pub(crate) fn names(&self) -> [Option<ClaimedName<'_>>; 3] {
+        let Resolved { named, paths, .. } = &self.resolved;
+        let mut names = [None; 3];
+        for ((name, edge), path) in names.iter_mut().zip(named).zip(paths) {
+            *name = edge.map(|edge| ClaimedName { path, edge });
+        }
+        names
     }
 }
 

@@ -5,6 +5,6 @@ mod queue;
 mod table;
 mod tree;
 
-pub(crate) use claim::{Claim, Want};
+pub(crate) use claim::{Claim, ClaimedName, Want};
 pub(crate) use table::{Found, Table};
 pub(crate) use tree::{EdgeId, Ending};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
+use bickford::Errno;
 use bickford::abi::Opcode;
 use bickford::path::{Adapter, Names, Options};
 use bickford::transport::memory::Kernel;
@@ -326,23 +327,86 @@ fn a_file_that_a_rename_replaces_is_hidden_until_it_is_closed() {
     assert!(client.lookup(ROOT, &hidden_name(0)).is_ok());
     close().unwrap();
     assert_eq!(client.lookup(ROOT, &hidden_name(0)).unwrap_err(), ENOENT);
+}
 
-    // Closed while it is being replaced.
-    let (entry, opened) = client.create(ROOT, "other").unwrap();
+#[test]
+fn a_file_that_is_closed_while_a_rename_replaces_it_is_removed() {
+    // With its path, the end of the open file would wait for the rename.
+    let fixture = fixture(Options {
+        hide_removed: true,
+        handles_only: true,
+        ..Options::default()
+    });
+    let client = &fixture.client;
+    client.mknod(ROOT, "new").unwrap();
+    let (entry, opened) = client.create(ROOT, "file").unwrap();
     let close = || client.release(Opcode::Release, entry.nodeid, opened.fh);
-    let (hides, go_on) = fixture.mirror.stop("rename");
+    let (exchanges, go_on) = fixture.mirror.stop("rename");
     thread::scope(|scope| {
-        let renames = scope.spawn(|| client.rename((ROOT, "file"), (ROOT, "other"), 0));
-        hides.recv().unwrap();
-        let (replaces, replace) = fixture.mirror.stop("rename");
+        let renames = scope.spawn(|| client.rename((ROOT, "new"), (ROOT, "file"), 0));
+        exchanges.recv().unwrap();
+        let (hides, hide) = fixture.mirror.stop("rename");
         go_on.send(()).unwrap();
-        replaces.recv().unwrap();
+        hides.recv().unwrap();
         close().unwrap();
-        replace.send(()).unwrap();
+        hide.send(()).unwrap();
         renames.join().unwrap().unwrap();
     });
-    assert_eq!(client.lookup(ROOT, &hidden_name(2)).unwrap_err(), ENOENT);
+    assert_eq!(client.lookup(ROOT, &hidden_name(0)).unwrap_err(), ENOENT);
     assert_eq!(fixture.mirror.tree().opens(), 0);
+}
+
+#[test]
+fn a_name_over_which_is_renamed_always_leads_somewhere() {
+    let fixture = hiding();
+    let client = &fixture.client;
+    client.mknod(ROOT, "new").unwrap();
+    client.create(ROOT, "file").unwrap();
+    let there = || fixture.mirror.find("/file".as_ref()).is_some();
+    thread::scope(|scope| {
+        let (exchanges, go_on) = fixture.mirror.stop("rename");
+        let renames = scope.spawn(|| client.rename((ROOT, "new"), (ROOT, "file"), 0));
+        exchanges.recv().unwrap();
+        let (hides, hide) = fixture.mirror.stop("rename");
+        go_on.send(()).unwrap();
+        hides.recv().unwrap();
+        let between = there();
+        hide.send(()).unwrap();
+        renames.join().unwrap().unwrap();
+        assert!(between && there());
+    });
+}
+
+#[test]
+fn a_rename_over_an_open_file_is_done_or_undone() {
+    let (invalid, io) = (Some(Errno::INVAL), Some(Errno::IO));
+    let done: [&[_]; 2] = [&[], &[invalid]];
+    let undone: [&[_]; 4] = [&[io], &[None, io], &[invalid, io], &[invalid, None, io]];
+    for refusals in done.into_iter().chain(undone) {
+        let fixture = hiding();
+        let client = &fixture.client;
+        let new = client.mknod(ROOT, "new").unwrap();
+        let (old, opened) = client.create(ROOT, "file").unwrap();
+        *fixture.mirror.refusals.lock().unwrap() = refusals.iter().copied().collect();
+        let renamed = client.rename((ROOT, "new"), (ROOT, "file"), 0);
+        let expected = match done.contains(&refusals) {
+            true => (Ok(()), [Err(ENOENT), Ok(new.nodeid), Ok(old.nodeid)]),
+            false => (Err(5), [Ok(new.nodeid), Ok(old.nodeid), Err(ENOENT)]),
+        };
+        let found = ["new", "file", &hidden_name(0)].map(|name| client.lookup(ROOT, name));
+        let nodes = found.map(|found| found.map(|entry| entry.nodeid));
+        assert_eq!((renamed, nodes), expected, "{refusals:?}");
+        for node in [new, old] {
+            assert_eq!(
+                client.getattr(node.nodeid).unwrap().attr.size,
+                node.attr.size
+            );
+        }
+        client
+            .release(Opcode::Release, old.nodeid, opened.fh)
+            .unwrap();
+        assert_eq!(client.lookup(ROOT, &hidden_name(0)).unwrap_err(), ENOENT);
+    }
 }
 
 #[test]

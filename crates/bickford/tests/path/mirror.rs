@@ -1,7 +1,7 @@
 //! A file system over paths that notices when a path does not stay right, and whose files tell
 //! which one they are: the size of an inode is its number.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,6 +30,8 @@ pub struct Mirror {
     pub yields: u32,
     /// Methods that ran, with their paths, in order.
     pub log: Mutex<Vec<String>>,
+    /// What the next renames are refused with, if they are.
+    pub refusals: Mutex<VecDeque<Option<Errno>>>,
     gates: Mutex<HashMap<&'static str, Gate>>,
 }
 
@@ -264,6 +266,9 @@ impl FileSystem for Served {
     ) -> Result<(), Errno> {
         self.0.enter("rename", Some(from));
         self.0.watch(from)?;
+        if let Some(Some(errno)) = self.0.refusals.lock().unwrap().pop_front() {
+            return Err(errno);
+        }
         self.0.tree().rename(from, to, flags)
     }
 

@@ -7,7 +7,8 @@ use rustix::fs::RenameFlags;
 
 use super::Core;
 use super::tree::edge;
-use crate::inode::{Claim, Want};
+use crate::inode::{Claim, ClaimedName, Want};
+use crate::ops::Rename;
 use crate::path::future::FileSystem;
 use crate::{Context, Errno, NodeId};
 
@@ -31,52 +32,104 @@ impl<F: FileSystem> Core<F> {
         parent: NodeId,
         name: &CStr,
     ) -> Result<Option<Hidden>, Errno> {
+        let target = Want::change(parent, name.to_bytes());
+        let Some((claim, hidden)) = self.claim_hidden(cx, target, parent).await? else {
+            return Ok(None);
+        };
+        let [Some(target), Some(free), _] = claim.names() else {
+            return Err(Errno::STALE);
+        };
+        self.move_to(cx, target, free, RenameFlags::empty()).await?;
+        Ok(Some(hidden))
+    }
+
+    /// Claims `target`, the first name of which leads to something that is open and has no other name,
+    /// and a free name to hide it. `None` where there is nothing to hide.
+    async fn claim_hidden(
+        &self,
+        cx: &Context<'_>,
+        target: Want<'_>,
+        parent: NodeId,
+    ) -> Result<Option<(Claim, Hidden)>, Errno> {
         for _ in 0..TRIES {
             let number = self.hidden.fetch_add(1, Ordering::Relaxed);
-            let hidden = CString::new(format!(".fuse_hidden{number:016x}"));
-            let hidden = hidden.map_err(|_| Errno::INVAL)?;
-            match self.hide_as(cx, parent, name, hidden).await {
-                Err(Errno::EXIST) => {}
-                other => return other,
+            let name = CString::new(format!(".fuse_hidden{number:016x}"));
+            let name = name.map_err(|_| Errno::INVAL)?;
+            let want = target.clone().and_change(parent, name.to_bytes());
+            let claim = self.claim(cx, want).await?;
+            let Some((node, 1, 1..)) = self.table.uses(edge(&claim)?) else {
+                return Ok(None);
+            };
+            let free = claim.names().into_iter().flatten().last();
+            match self.attr_at(cx, free.ok_or(Errno::STALE)?.path).await {
+                Err(Errno::NOENT) => return Ok(Some((claim, Hidden { node, parent, name }))),
+                Ok(_) => {}
+                Err(errno) => return Err(errno),
             }
         }
         Err(Errno::BUSY)
     }
 
-    /// EEXIST when there is something of the hidden name.
-    async fn hide_as(
+    /// Renames over what is open and has no other name, and hides that. `None` where that is not so: then
+    /// nothing is done.
+    pub(super) async fn replace(
         &self,
         cx: &Context<'_>,
-        parent: NodeId,
-        name: &CStr,
-        hidden: CString,
+        op: &Rename<'_>,
     ) -> Result<Option<Hidden>, Errno> {
-        let want = Want::change(parent, name.to_bytes()).and_change(parent, hidden.to_bytes());
-        let claim = self.claim(cx, want).await?;
-        let Some((node, 1, 1..)) = self.table.uses(edge(&claim)?) else {
+        let names = Want::change(op.new_parent, op.new_name.to_bytes())
+            .and_change(op.parent, op.name.to_bytes());
+        let Some((claim, hidden)) = self.claim_hidden(cx, names, op.new_parent).await? else {
             return Ok(None);
         };
-        self.move_to_free(cx, &claim).await?;
-        Ok(Some(Hidden {
-            node,
-            parent,
-            name: hidden,
-        }))
+        let [Some(target), Some(from), Some(free)] = claim.names() else {
+            return Err(Errno::STALE);
+        };
+        if from.edge == target.edge || self.attr_at(cx, from.path).await?.is_directory() {
+            return Ok(None);
+        }
+        let (plain, exchange) = (RenameFlags::empty(), RenameFlags::EXCHANGE);
+        // Where the two can be exchanged, the target's name leads to one or the other at any time, even if
+        // the daemon is killed.
+        let exchanged = match op.flags.is_empty() {
+            true => self.move_to(cx, from, target, exchange).await,
+            false => Err(Errno::INVAL),
+        };
+        let (failed, undone) = match exchanged {
+            Ok(()) => match self.move_to(cx, from, free, plain).await {
+                Ok(()) => return Ok(Some(hidden)),
+                failed => (failed, self.move_to(cx, from, target, exchange).await),
+            },
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                self.move_to(cx, target, free, plain).await?;
+                match self.move_to(cx, from, target, op.flags).await {
+                    Ok(()) => return Ok(Some(hidden)),
+                    failed => (failed, self.show(cx, free, target).await),
+                }
+            }
+            Err(errno) => return Err(errno),
+        };
+        if let Err(errno) = undone {
+            let (from, name) = (from.path.display(), target.path.display());
+            tracing::warn!(
+                hidden = %free.path.display(),
+                "{from} did not replace {name}, and what was done cannot be undone: {errno}"
+            );
+        }
+        failed.map(|()| None)
     }
 
-    /// Renames the first claimed name to the second, where there is nothing.
-    async fn move_to_free(&self, cx: &Context<'_>, claim: &Claim) -> Result<(), Errno> {
-        let to = claim.second_edge().ok_or(Errno::STALE)?;
-        match self.attr_at(cx, claim.second_path()).await {
-            Err(Errno::NOENT) => {}
-            Ok(_) => return Err(Errno::EXIST),
-            Err(errno) => return Err(errno),
+    /// What was hidden gets its name back, unless that has another file: neither is to be lost.
+    async fn show(
+        &self,
+        cx: &Context<'_>,
+        hidden: ClaimedName<'_>,
+        name: ClaimedName<'_>,
+    ) -> Result<(), Errno> {
+        match self.attr_at(cx, name.path).await {
+            Err(Errno::NOENT) => self.move_to(cx, hidden, name, RenameFlags::empty()).await,
+            other => other.and(Err(Errno::EXIST)),
         }
-        let (from, into) = (claim.path(), claim.second_path());
-        let renaming = self.filesystem.rename(cx, from, into, RenameFlags::empty());
-        renaming.await?;
-        self.table.rename(edge(claim)?, to, false);
-        Ok(())
     }
 
     /// The hidden name goes with the last close, which may have been meanwhile.
@@ -84,23 +137,6 @@ impl<F: FileSystem> Core<F> {
         let Hidden { node, parent, name } = hidden;
         if !self.table.hide(node, parent, name.to_bytes()) {
             self.unhide(cx, parent, name.to_bytes()).await;
-        }
-    }
-
-    /// What was hidden gets its name back. It keeps the hidden one where that cannot be: it is not
-    /// to be lost.
-    pub(super) async fn show(&self, cx: &Context<'_>, hidden: Hidden, name: &CStr) {
-        let Hidden {
-            parent, name: from, ..
-        } = hidden;
-        let want = Want::change(parent, from.to_bytes()).and_change(parent, name.to_bytes());
-        let shown = match self.table.claim(want, || None).await {
-            Ok(claim) => self.move_to_free(cx, &claim).await,
-            Err(errno) => Err(errno),
-        };
-        if let Err(errno) = shown {
-            let (from, name) = (from.to_string_lossy(), name.to_string_lossy());
-            tracing::warn!("rename {from} back to {name}, which could not be replaced: {errno}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::RenameFlags;
 
 use super::Core;
-use crate::inode::{Claim, EdgeId, Found, Want};
+use crate::inode::{Claim, ClaimedName, EdgeId, Found, Want};
 use crate::ops::{Attr, Create, Created, Entry, Link, Lookup, Rename, Tmpfile};
 use crate::path::future::FileSystem;
 use crate::path::{New, Open, Subject};
@@ -133,28 +133,38 @@ impl<F: FileSystem> Core<F> {
         let replaces = !op
             .flags
             .intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
-        let hidden = match self.options.hide_removed && replaces {
-            true => self.hide(cx, op.new_parent, op.new_name).await?,
-            false => None,
-        };
-        let renamed = self.move_name(cx, &op).await;
-        match (hidden, &renamed) {
-            (Some(hidden), Ok(())) => self.end_hidden(cx, hidden).await,
-            (Some(hidden), Err(_)) => self.show(cx, hidden, op.new_name).await,
-            (None, _) => {}
+        if self.options.hide_removed
+            && replaces
+            && let Some(hidden) = self.replace(cx, &op).await?
+        {
+            self.end_hidden(cx, hidden).await;
+            return Ok(());
         }
-        renamed
+        self.move_name(cx, &op).await
     }
 
     async fn move_name(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
-        let exchange = op.flags.contains(RenameFlags::EXCHANGE);
         let want = Want::change(op.parent, op.name.to_bytes())
             .and_change(op.new_parent, op.new_name.to_bytes());
         let claim = self.claim(cx, want).await?;
-        let (from, to) = (claim.path(), claim.second_path());
-        self.filesystem.rename(cx, from, to, op.flags).await?;
-        let to = claim.second_edge().ok_or(Errno::STALE)?;
-        self.table.rename(edge(&claim)?, to, exchange);
+        let [Some(from), Some(to), _] = claim.names() else {
+            return Err(Errno::STALE);
+        };
+        self.move_to(cx, from, to, op.flags).await
+    }
+
+    /// Renames or exchanges claimed names.
+    pub(super) async fn move_to(
+        &self,
+        cx: &Context<'_>,
+        from: ClaimedName<'_>,
+        to: ClaimedName<'_>,
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let renaming = self.filesystem.rename(cx, from.path, to.path, flags);
+        renaming.await?;
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        self.table.rename(from.edge, to.edge, exchange);
         Ok(())
     }
 }
