@@ -106,16 +106,22 @@ impl FileSystem for Store {
     }
 
     fn rename(&self, _: &Context<'_>, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
-        if !flags.is_empty() {
+        let exchange = flags == RenameFlags::EXCHANGE;
+        if !exchange && !flags.is_empty() {
             return Err(Errno::INVAL);
         }
         self.change(|values| {
-            let value = value(values, from)?;
-            values.remove(key(from)?).map_err(failed)?;
-            values
-                .insert(new_key(to)?, &*value)
-                .map(drop)
-                .map_err(failed)
+            let moved = value(values, from)?;
+            let left = match exchange {
+                true => {
+                    let other = value(values, to)?;
+                    values.insert(key(from)?, &*other).map(drop)
+                }
+                false => values.remove(key(from)?).map(drop),
+            };
+            left.map_err(failed)?;
+            let put = values.insert(new_key(to)?, &*moved).map(drop);
+            put.map_err(failed)
         })
     }
 

@@ -6,6 +6,8 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, RenameFlags};
+
 use crate::example::{Example, can_mount};
 
 fn names(example: &Example) -> Vec<OsString> {
@@ -71,5 +73,9 @@ fn keeps_values_from_one_mount_to_the_next() {
 
     let example = start();
     assert_eq!(names(&example), ["four", "three"]);
+    let [four, three] = ["four", "three"].map(|name| example.path(name));
+    rustix::fs::renameat_with(CWD, &four, CWD, &three, RenameFlags::EXCHANGE).unwrap();
+    assert_eq!(fs::read(four).unwrap(), b"fir");
+    assert_eq!(fs::read(three).unwrap(), b"4");
     example.finish();
 }
