@@ -59,6 +59,10 @@ fn json_lines_say_what_happened_where() {
         (&lines[2]["bytes"], &lines[2]["length"]),
         (&10.into(), &10.into())
     );
+    assert_eq!(
+        (&lines[4]["bytes"], &lines[4]["length"]),
+        (&3.into(), &3.into())
+    );
     assert_eq!(lines[3]["new_path"], "/new");
     assert_eq!(lines[5]["error"], "ENOENT");
     assert_eq!(lines[1]["entry"], lines[2]["node"]);

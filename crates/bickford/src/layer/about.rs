@@ -9,9 +9,9 @@ use crate::ops::{
     Access, Answer, Attr, Attributes, Block, Bmap, Copied, CopyFileRange, Create, Created, Data,
     Directory, Entry, Fallocate, Flush, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl,
     IoctlAnswer, Link, Listxattr, Lock, Lookup, Lseek, Mkdir, Mknod, Offset, Open, Opendir, Opened,
-    Payload, Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release, Releasedir,
-    Removexattr, Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx, StatxAnswer,
-    Symlink, Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
+    Poll, PollAnswer, Read, Readdir, Readdirplus, Readlink, Release, Releasedir, Removexattr,
+    Rename, Rmdir, Setattr, Setlk, Setxattr, Statfs, StatfsAnswer, Statx, StatxAnswer, Symlink,
+    Syncfs, Target, Tmpfile, Unlink, Write, Written, XattrAnswer,
 };
 use crate::{FileHandle, NodeId};
 
@@ -158,7 +158,7 @@ impl Describe for Write<'_> {
     }
 
     fn conceal(&mut self) {
-        self.data = Payload::from_bytes(&[]);
+        self.data = self.data.hidden();
     }
 
     fn reveal(&mut self, given: &Self) {

@@ -10,7 +10,8 @@ pub struct Needs {
     /// READ and WRITE must come here: no kernel pass-through.
     pub data: bool,
     /// The layer looks at the contents of READ and WRITE: they are bytes in memory, and WRITE does
-    /// not bring a pipe. Without this, operations and results come without contents.
+    /// not bring a pipe. Without this, operations and results come without contents,
+    /// of which a WRITE tells the length alone.
     pub contents: bool,
     /// OPEN, OPENDIR and their releases must come here: no zero-message open.
     pub opens: bool,

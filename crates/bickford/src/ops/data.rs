@@ -231,7 +231,14 @@ pub struct Payload<'a>(Source<'a>);
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
     Bytes(&'a [u8]),
-    Pipe { pipe: BorrowedFd<'a>, length: usize },
+    Pipe {
+        pipe: BorrowedFd<'a>,
+        length: usize,
+    },
+    /// Kept from who looks.
+    Hidden {
+        length: usize,
+    },
 }
 
 impl<'a> Payload<'a> {
@@ -248,12 +255,18 @@ impl<'a> Payload<'a> {
         Self(Source::Pipe { pipe, length })
     }
 
-    /// How many bytes there are.
+    /// The same length without the bytes.
+    pub(crate) fn hidden(&self) -> Payload<'static> {
+        let length = self.len();
+        Payload(Source::Hidden { length })
+    }
+
+    /// How many bytes there are, also where a layer gets none of them to see.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
             Source::Bytes(bytes) => bytes.len(),
-            Source::Pipe { length, .. } => length,
+            Source::Pipe { length, .. } | Source::Hidden { length } => length,
         }
     }
 
@@ -270,6 +283,7 @@ impl<'a> Payload<'a> {
     pub fn bytes(&self) -> io::Result<Cow<'a, [u8]>> {
         match self.0 {
             Source::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            Source::Hidden { .. } => Ok(Cow::default()),
             Source::Pipe { pipe, length } => {
                 let mut bytes = vec![0; length];
                 let mut done = 0;
@@ -330,6 +344,7 @@ impl<'a> Payload<'a> {
                 (Source::Bytes(bytes), Some(at)) => {
                     rustix::io::pwrite(file, bytes.get(done..).unwrap_or_default(), *at)
                 }
+                (Source::Hidden { .. }, _) => Ok(0),
                 (Source::Bytes(bytes), None) => {
                     rustix::io::write(file, bytes.get(done..).unwrap_or_default())
                 }

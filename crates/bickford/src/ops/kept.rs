@@ -223,7 +223,7 @@ impl Keep for Write<'_> {
                 node: self.node,
                 handle: self.handle,
                 offset: self.offset,
-                data: Payload::from_bytes(&[]),
+                data: self.data.hidden(),
                 flags: self.flags,
                 write_flags: self.write_flags,
                 lock_owner: self.lock_owner,
@@ -238,10 +238,11 @@ impl Kept for WithBytes<Write<'static>> {
     type Operation<'k> = Write<'k>;
 
     fn operation(&self) -> Write<'_> {
-        Write {
-            data: Payload::from_bytes(&self.bytes),
-            ..self.rest
-        }
+        let data = match self.bytes.is_empty() {
+            true => self.rest.data,
+            false => Payload::from_bytes(&self.bytes),
+        };
+        Write { data, ..self.rest }
     }
 }
 

@@ -301,7 +301,7 @@ fn contents_are_seen_only_where_they_were_asked_for() {
         let seen = if sees {
             ["read of 5, sees 5", "write of 3, sees 3", "kept 3"]
         } else {
-            ["read of 5, sees 0", "write of 3, sees 0", "kept 0"]
+            ["read of 5, sees 0", "write of 3, sees 0", "kept 3"]
         };
         assert_eq!(journal.take(), seen);
     }
