@@ -11,7 +11,7 @@ use bickford::path::{Allocation, FileSystem, Handles, Listing, New, Open, Owner}
 use bickford::path::{SetXattr, Subject, Times};
 use bickford::{Context, Errno, Negotiation, Result};
 use bickford_examples::{Outcome, arguments, serve_for_all};
-use rustix::fs::{self, AtFlags, Mode, RenameFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 
 /// The directory, and open files by handle.
 struct Mirror {
@@ -122,6 +122,12 @@ impl FileSystem for Mirror {
 
     fn fsync(&self, _: &Context<'_>, file: Subject<'_>, _: bool) -> Result<()> {
         fs::fsync(self.at(file)?)
+    }
+
+    fn fsyncdir(&self, _: &Context<'_>, at: Subject<'_>, _: bool) -> Result<()> {
+        let directory = self.source.file(at.path()?)?;
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::fsync(fs::openat(&directory, ".", flags, Mode::empty())?)
     }
 
     fn fallocate(&self, _: &Context<'_>, file: Subject<'_>, range: Allocation) -> Result<()> {

@@ -1,6 +1,6 @@
 //! A directory over paths.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -59,5 +59,23 @@ fn acls_are_obeyed() {
         let mode = fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, if kept { 0o2775 } else { 0o775 });
     }
+    example.finish();
+}
+
+#[test]
+fn a_directory_is_synced() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &[lower.path()]);
+    fs::create_dir(example.path("directory")).unwrap();
+    let directory = File::open(example.path("directory")).unwrap();
+    directory.sync_all().unwrap();
+    // What is not there cannot be synced: the mirror was asked.
+    fs::remove_dir(lower.path().join("directory")).unwrap();
+    let error = directory.sync_all().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    drop(directory);
     example.finish();
 }
