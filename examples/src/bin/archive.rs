@@ -124,6 +124,12 @@ impl Tar {
             EntryType::Link => {
                 let existing = entry.link_name()?.and_then(|to| clean(&to));
                 let existing = existing.ok_or(Errno::NOENT)?;
+                let linked = self.tree.get(existing.as_path())?.attr.ino;
+                match self.tree.get(path) {
+                    Ok(known) if known.attr.ino == linked => return Ok(()),
+                    Ok(known) if !known.attr.is_directory() => self.tree.remove(path)?,
+                    _ => {}
+                }
                 return Ok(self.tree.link(existing.as_path(), path)?);
             }
             EntryType::Directory => 0o040_000,

@@ -69,3 +69,40 @@ fn shows_what_is_in_it() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     example.finish();
 }
+
+#[test]
+fn of_members_with_one_name_the_last_counts() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.tar");
+    let mut builder = tar::Builder::new(File::create(&path).unwrap());
+    let files: [(&str, &[u8]); 4] = [
+        ("replaced", b"old"),
+        ("linked", b"old"),
+        ("replaced", b"new"),
+        ("kept/file", b"kept"),
+    ];
+    for (name, data) in files {
+        let mut header = header(tar::EntryType::Regular, 0o640, data.len() as u64);
+        builder.append_data(&mut header, name, data).unwrap();
+    }
+    for name in ["linked", "linked", "replaced", "kept"] {
+        let mut link = header(tar::EntryType::Link, 0o640, 0);
+        builder.append_link(&mut link, name, "replaced").unwrap();
+    }
+    builder.into_inner().unwrap();
+
+    let example = Example::start(env!("CARGO_BIN_EXE_archive"), &[&path]);
+    for (name, contents) in [
+        ("replaced", "new"),
+        ("linked", "new"),
+        ("kept/file", "kept"),
+    ] {
+        assert_eq!(fs::read_to_string(example.path(name)).unwrap(), contents);
+    }
+    let links = fs::metadata(example.path("linked")).unwrap().nlink();
+    assert_eq!(links, 2);
+    example.finish();
+}
