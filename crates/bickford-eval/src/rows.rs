@@ -108,6 +108,11 @@ impl Phase {
         !matches!(self, Self::PutChar | Self::WriteBlock)
     }
 
+    /// True where the file has been read before.
+    pub(crate) fn warm(self) -> bool {
+        matches!(self, Self::GetCharWarm | Self::ReadBlockWarm)
+    }
+
     fn title(self) -> &'static str {
         match self {
             Self::PutChar => "putc",

@@ -214,6 +214,7 @@ impl<'a> Runner<'a> {
             &self.stop,
         )
         .inspect_err(|_| log.keep())?;
+        let warmed = self.warm_up(&row.kind, &target, entrance.as_deref());
         let tracing = if round == 0 {
             self.trace(&target)
         } else {
@@ -221,7 +222,7 @@ impl<'a> Runner<'a> {
         };
         let mut cycles = Cycles::start().ok();
         let before = Moment::now(&self.device, &target);
-        let ran = self.execute(&row.kind, &target, entrance.as_deref());
+        let ran = warmed.and_then(|()| self.execute(&row.kind, &target, entrance.as_deref()));
         let after = Moment::now(&self.device, &target);
         let cycles = cycles.as_mut().and_then(Cycles::count);
         let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
@@ -302,6 +303,24 @@ impl<'a> Runner<'a> {
         }
     }
 
+    fn deadline(&self) -> Instant {
+        let seconds = self.store.results.settings.deadline_s.min(DEADLINE_MAX_S);
+        Instant::now() + Duration::from_secs(seconds)
+    }
+
+    /// Has a row that runs with warm caches find them so. Nothing of it is measured.
+    fn warm_up(&self, kind: &Kind, target: &Target, entrance: Option<&Path>) -> Result<(), Ended> {
+        if !matches!(kind, Kind::Bonnie { phase, .. } if phase.warm()) {
+            return Ok(());
+        }
+        let job = Job::Warm {
+            directory: target.directory().to_owned(),
+        };
+        let release = || target.release();
+        self.worker(&job, entrance, self.deadline(), &release)
+            .map(drop)
+    }
+
     /// Runs the row's program in the target and reads its answer.
     fn execute(
         &self,
@@ -309,8 +328,7 @@ impl<'a> Runner<'a> {
         target: &Target,
         entrance: Option<&Path>,
     ) -> Result<(Work, Finished), Ended> {
-        let seconds = self.store.results.settings.deadline_s.min(DEADLINE_MAX_S);
-        let deadline = Instant::now() + Duration::from_secs(seconds);
+        let deadline = self.deadline();
         let directory = target.directory();
         let release = || target.release();
         let program = |name: &str, arguments: &[OsString]| {
@@ -526,6 +544,44 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program in the worker's place says what it is told to do.
+    #[test]
+    fn caches_are_warmed_before_a_run_and_not_within_it() {
+        let place = tempfile::tempdir().unwrap();
+        let told = place.path().join("told");
+        let again = ["/bin/sh", "-c"].map(OsString::from).to_vec();
+        let script = format!(
+            "echo \"$2\" >> '{}'; echo '{{\"done\":{{\"operations\":1,\"bytes\":1,\"files\":0,\"elapsed_s\":1.0,\"latencies\":[]}}}}'",
+            told.display()
+        );
+        let ui = Ui {
+            progress: false,
+            again: [again, vec![script.into(), "worker".into()]].concat(),
+            bickford: "bickford".into(),
+        };
+        let mut settings = crate::report::fixture::results(&[], &[]).settings;
+        settings.rows = crate::rows::sac10(0.001);
+        let ids = ["s3c-25", "s3e-25"];
+        settings.rows.retain(|row| ids.contains(&row.id.as_str()));
+        settings.rounds = 1;
+        settings.directory = place.path().to_owned();
+        settings.device = crate::host::device::Choice::Directory(place.path().to_owned());
+        let mut store = Store::create(&place.path().join("out"), settings).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        Runner::new(&mut store, &ui, stop).unwrap().run().unwrap();
+        let errors = ids.map(|row| store.results.error(row, "native"));
+        assert_eq!(errors, [None, None]);
+        let told = fs::read_to_string(told).unwrap();
+        let jobs: Vec<&str> = told
+            .lines()
+            .filter_map(|job| job.split('"').nth(1))
+            .collect();
+        assert_eq!(
+            jobs,
+            ["prepare", "warm", "run", "warm", "run", "run", "run"]
+        );
+    }
 
     #[test]
     fn what_was_over_before_the_clock_moved_has_no_cost() {

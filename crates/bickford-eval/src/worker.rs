@@ -34,6 +34,11 @@ pub(crate) enum Job {
         /// Where.
         directory: PathBuf,
     },
+    /// Reads the file of a row of a single file, so that caches hold of it what they can.
+    Warm {
+        /// Where.
+        directory: PathBuf,
+    },
     /// Runs a row.
     Run {
         /// The row's kind.
@@ -74,6 +79,11 @@ pub(crate) fn single_file(directory: &Path) -> PathBuf {
 fn perform(job: &Job) -> Result<Work, String> {
     match job {
         Job::Prepare { kind, directory } => prepare(kind, directory).map(|()| Work::default()),
+        Job::Warm { directory } => {
+            let path = single_file(directory);
+            let read = read_blocks(&path).map(|_| Work::default());
+            read.map_err(|e| format!("read {} beforehand: {e}", path.display()))
+        }
         Job::Null { kind } => {
             let Kind::Wml { text, scale } = kind else {
                 return Err("not a workload in WML".into());
@@ -146,9 +156,6 @@ fn work(bytes: u64, operations: u64, begun: Instant) -> Work {
 }
 
 fn bonnie(phase: Phase, path: &Path, bytes: u64) -> io::Result<Work> {
-    if matches!(phase, Phase::GetCharWarm | Phase::ReadBlockWarm) {
-        read_blocks(path)?;
-    }
     let begun = Instant::now();
     match phase {
         Phase::PutChar => {
@@ -253,6 +260,41 @@ mod tests {
                 fs::metadata(single_file(directory.path())).unwrap().len(),
                 bytes
             );
+        }
+    }
+
+    /// What this thread has read by system calls; `None` where the kernel does not count it.
+    fn bytes_read() -> Option<u64> {
+        let counts = fs::read_to_string("/proc/thread-self/io").ok()?;
+        let line = counts.lines().find_map(|l| l.strip_prefix("rchar: "))?;
+        line.parse().ok()
+    }
+
+    #[test]
+    fn a_warm_phase_reads_the_file_once_and_what_warms_it_is_a_job_of_its_own() {
+        let (directory, bytes) = (tempfile::tempdir().unwrap(), 1 << 20);
+        let place = || directory.path().to_owned();
+        for phase in [Phase::GetCharWarm, Phase::ReadBlockWarm] {
+            let kind = Kind::Bonnie { phase, bytes };
+            perform(&Job::Prepare {
+                kind: kind.clone(),
+                directory: place(),
+            })
+            .unwrap();
+            let warm = Job::Warm { directory: place() };
+            let run = Job::Run {
+                kind,
+                directory: place(),
+            };
+            for job in [warm, run] {
+                let Some(before) = bytes_read() else {
+                    eprintln!("skipped: no /proc/thread-self/io");
+                    return;
+                };
+                perform(&job).unwrap();
+                let read = bytes_read().unwrap() - before;
+                assert!((bytes..bytes * 3 / 2).contains(&read), "{job:?}: {read}");
+            }
         }
     }
 
