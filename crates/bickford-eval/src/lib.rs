@@ -22,6 +22,7 @@ pub mod runner;
 mod self_check;
 pub mod signals;
 pub mod stats;
+mod sys;
 pub mod target;
 pub mod terminal;
 pub mod wml;

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::hint::black_box;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{self, Backend, pattern};
 use crate::measure::{OpLatency, Work, histogram};
 use crate::rows::{Kind, Phase};
+use crate::sys::close;
 use crate::wml::{self, Workload};
 
 /// glibc gives a stream a buffer of the file's block size, 4 KiB on ext4.
@@ -76,7 +77,7 @@ pub(crate) fn single_file(directory: &Path) -> PathBuf {
     directory.join("file")
 }
 
-fn perform(job: &Job) -> Result<Work, String> {
+pub(crate) fn perform(job: &Job) -> Result<Work, String> {
     match job {
         Job::Prepare { kind, directory } => prepare(kind, directory).map(|()| Work::default()),
         Job::Warm { directory } => {
@@ -163,7 +164,7 @@ fn bonnie(phase: Phase, path: &Path, bytes: u64) -> io::Result<Work> {
             for n in 0..bytes {
                 stream.write_all(black_box(&[n as u8]))?;
             }
-            stream.flush()?;
+            close(stream.into_inner().map_err(IntoInnerError::into_error)?)?;
             Ok(work(bytes, bytes, begun))
         }
         Phase::WriteBlock => {
@@ -173,7 +174,7 @@ fn bonnie(phase: Phase, path: &Path, bytes: u64) -> io::Result<Work> {
             for _ in 0..blocks {
                 file.write_all(&block)?;
             }
-            drop(file);
+            close(file)?;
             Ok(work(blocks * BLOCK as u64, blocks, begun))
         }
         Phase::GetCharWarm | Phase::GetCharCold => {
@@ -184,6 +185,7 @@ fn bonnie(phase: Phase, path: &Path, bytes: u64) -> io::Result<Work> {
                 black_box(byte);
                 count += 1;
             }
+            close(stream.into_inner())?;
             Ok(work(count, count, begun))
         }
         Phase::ReadBlockWarm | Phase::ReadBlockCold => {
@@ -200,7 +202,7 @@ fn read_blocks(path: &Path) -> io::Result<u64> {
     loop {
         let count = file.read(&mut block)?;
         if count == 0 {
-            return Ok(total);
+            return close(file).map(|()| total);
         }
         total += black_box(count) as u64;
     }
@@ -222,7 +224,7 @@ fn buffer_write(path: &Path, buffer: u64, bytes: u64, times: u64) -> io::Result<
             file.write_all(&block)?;
             latency.saturating_record(one.elapsed().as_nanos().max(1) as u64);
         }
-        drop(file);
+        close(file)?;
         elapsed_s += begun.elapsed().as_secs_f64();
     }
     Ok(Work {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::files::write;
 use super::{Backend, OPS, Pool, Shared, Tally, op_index, pattern};
+use crate::sys;
 use crate::wml::{Op, Thread};
 
 /// The largest buffer of a thread; a larger I/O takes several calls.
@@ -84,6 +85,11 @@ pub(super) fn run(shared: &Shared<'_>, thread: &Thread, number: u64) -> Result<T
                 }
             }
         }
+    }
+    for fd in 0..worker.handles.len() {
+        worker
+            .close(fd)
+            .map_err(|e| format!("{} at the end: {e}", worker.path))?;
     }
     if shared.workload.quit_first_done {
         shared.stop.store(true, Ordering::Relaxed);
@@ -163,7 +169,7 @@ impl<'a> Worker<'a> {
                 random,
             } => self.append(*fd, *iosize, *fileset, *random),
             Op::CloseFile { fd } => {
-                self.close(*fd);
+                self.close(*fd)?;
                 Ok(Step::Done(0))
             }
             Op::DeleteFile { fileset } => self.delete(*fileset),
@@ -178,17 +184,20 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn close(&mut self, fd: usize) {
-        if let Some(handle) = self.handles.get_mut(fd).and_then(Option::take) {
-            drop(handle.file);
-            if let Some(pool) = self.shared.pools.get(handle.fileset) {
-                pool.release(handle.index);
-            }
+    /// Closes what is open in a slot, if anything is. After an error `path` names it.
+    fn close(&mut self, fd: usize) -> io::Result<()> {
+        let Some(handle) = self.handles.get_mut(fd).and_then(Option::take) else {
+            return Ok(());
+        };
+        let closed = handle.file.map_or(Ok(()), sys::close);
+        if let Some(pool) = self.shared.pools.get(handle.fileset) {
+            pool.release(handle.index);
         }
+        closed.inspect_err(|_| self.name(handle.fileset, handle.index))
     }
 
-    fn put(&mut self, fd: usize, fileset: usize, index: u32, file: Option<File>) {
-        self.close(fd);
+    fn put(&mut self, fd: usize, fileset: usize, index: u32, file: Option<File>) -> io::Result<()> {
+        self.close(fd)?;
         if let Some(slot) = self.handles.get_mut(fd) {
             *slot = Some(Handle {
                 fileset,
@@ -196,6 +205,7 @@ impl<'a> Worker<'a> {
                 file,
             });
         }
+        Ok(())
     }
 
     /// A file of the set that exists, taken by [`Pool::hold_existing`] or [`Pool::take_existing`] and named in
@@ -231,7 +241,7 @@ impl<'a> Worker<'a> {
         self.name(fileset, index);
         let file = self.opened(OpenOptions::new().read(true).write(true).create_new(true))?;
         pool.created(index);
-        self.put(fd, fileset, index, file);
+        self.put(fd, fileset, index, file)?;
         Ok(Step::Done(0))
     }
 
@@ -240,7 +250,7 @@ impl<'a> Worker<'a> {
             return Ok(Step::NothingLeft);
         };
         let file = self.opened(OpenOptions::new().read(true).write(true))?;
-        self.put(fd, fileset, index, file);
+        self.put(fd, fileset, index, file)?;
         Ok(Step::Done(0))
     }
 
