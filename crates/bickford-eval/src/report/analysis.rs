@@ -265,15 +265,18 @@ impl<'a> Analysis<'a> {
             .filter(|d| Class::of_difference(**d) == Class::Green)
             .count();
         let count = differences.len();
+        let without = cells.len() - count - failed;
         let advice = match Class::of_difference(middle) {
-            _ if green == count => "No reason against it.",
+            _ if green == cells.len() => "No reason against it.",
             _ if 2 * green >= count => "Fine for part of it; look at the rows that are not green.",
             Class::Green | Class::Yellow => "Acceptable where its features are wanted.",
             Class::Orange => "Costs a good part of the throughput; measure your own workload.",
             Class::Red => "Costs more than half of the throughput.",
         };
-        let mut text = if count == 1 {
+        let mut text = if cells.len() == 1 {
             format!("{advice} {middle:+.1}% in its only row.")
+        } else if count == 1 {
+            format!("{advice} {middle:+.1}% in the only row measured.")
         } else {
             format!(
                 "{advice} Median {middle:+.1}%, worst {worst:+.1}%, {green} of {count} rows green."
@@ -285,8 +288,11 @@ impl<'a> Analysis<'a> {
         if failed > 0 {
             text.push_str(&format!(" {failed} failed."));
         }
+        if without > 0 {
+            text.push_str(&format!(" {without} not compared."));
+        }
         Some(Verdict {
-            class: Some(worst_class),
+            class: (failed == 0).then_some(worst_class),
             text,
         })
     }
@@ -295,7 +301,7 @@ impl<'a> Analysis<'a> {
 /// What to make of a configuration for a class of workloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The class of its worst row.
+    /// The class of its worst row; `None` where that has no result.
     pub class: Option<Class>,
     /// For people.
     pub text: String,
@@ -375,6 +381,38 @@ mod tests {
     use super::*;
     use crate::report::fixture;
     use crate::results::Outcome;
+
+    #[test]
+    fn no_reason_against_it_only_where_every_row_is_known_to_be_green() {
+        let verdict = |second: &str| {
+            let mut results = fixture::results(&["f37", "f38"], &["base"]);
+            for config in ["native", "base"] {
+                fixture::run(&mut results, "f37", config, &[100.0; 3]);
+            }
+            if second == "measured" {
+                fixture::run(&mut results, "f38", "native", &[100.0; 3]);
+                fixture::run(&mut results, "f38", "base", &[100.0; 3]);
+            } else {
+                let outcome = Outcome::Failed("no luck".to_owned());
+                fixture::add(&mut results, "f38", second, 1, outcome);
+            }
+            let verdict = Analysis::of(&results).verdict("base", WorkloadClass::Metadata);
+            verdict.expect("there are rows")
+        };
+        let both = verdict("measured");
+        assert!(both.text.starts_with("No reason against it."), "{both:?}");
+        assert_eq!(both.class, Some(Class::Green));
+        let failed = verdict("base");
+        let told = "+0.0% in the only row measured. 1 failed.";
+        assert!(failed.text.ends_with(told), "{failed:?}");
+        assert_eq!(failed.class, None);
+        let uncompared = verdict("native");
+        let told = "+0.0% in the only row measured. 1 not compared.";
+        assert!(uncompared.text.ends_with(told), "{uncompared:?}");
+        for one in [failed, uncompared] {
+            assert!(!one.text.contains("No reason"), "{one:?}");
+        }
+    }
 
     #[test]
     fn native_with_fewer_rounds_makes_the_class_uncertain() {

@@ -34,7 +34,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Markup {
                     }
                 }
             }
-            p.small { "The dot is the class of the worst row." }
+            p.small { "The dot is the class of the worst row; it is grey where a row failed." }
         }
     }
 }
