@@ -19,6 +19,7 @@ use crate::measure::tracepoints::Requests;
 
 pub use programs::{fingerprint, programs};
 pub use settings::Settings;
+pub(crate) use settings::differences;
 
 /// Page caches at the end of a row, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

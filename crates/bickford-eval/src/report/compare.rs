@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::analysis::doubt;
 use crate::host::Machine;
-use crate::results::{Results, Settings};
+use crate::results::{Results, Settings, differences};
 use crate::rows::{Kind, Row};
 use crate::stats::{Change, Comparison, Interval, interval_label, interval_name};
 use crate::terminal::harmless;
@@ -243,9 +243,13 @@ fn same_factor(a: f64, b: f64) -> bool {
 /// What makes the runs different as a whole.
 fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
     let mut out = Vec::new();
-    if a.machine != b.machine {
+    let differences = differences(&a.machine, &b.machine);
+    if !differences.is_empty() {
+        let told = differences.iter();
+        let told = told.map(|(what, a, b)| format!("{what} {a} in A, {b} in B"));
         out.push(format!(
-            "The runs come from different machines: compare the differences to native only.\n  A: {}\n  B: {}",
+            "The runs come from different machines ({}): compare the differences to native only.\n  A: {}\n  B: {}",
+            told.collect::<Vec<_>>().join("; "),
             machine(&a.machine),
             machine(&b.machine)
         ));
@@ -380,6 +384,24 @@ mod tests {
         }
         let kind = line(&text(&a, &b), "native");
         assert!(kind.ends_with("other work: not compared"), "{kind}");
+    }
+
+    #[test]
+    fn what_differs_of_the_machines_is_told_and_a_restart_makes_no_other_machine() {
+        let a = base(100.0, 50.0);
+        let mut b = base(100.0, 50.0);
+        // The kernel keeps a little more for itself.
+        b.settings.machine.memory_bytes -= 4096;
+        assert!(!text(&a, &b).contains("different"), "{}", text(&a, &b));
+        b.settings.machine.memory_bytes /= 2;
+        b.settings.machine.kernel = "Linux 7".into();
+        let told = text(&a, &b);
+        for part in [
+            "different machines (the kernel Linux 6 in A, Linux 7 in B; ",
+            "the machine with 4096 MB of memory in A, with 2047 MB of memory in B)",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
     }
 
     #[test]

@@ -50,36 +50,33 @@ pub struct Settings {
 /// themselves, not always as much.
 const SAME_MEMORY: f64 = 0.01;
 
+/// What makes two machines different ones, and of which kind it is in each.
+pub(crate) fn differences(a: &Machine, b: &Machine) -> Vec<(&'static str, String, String)> {
+    let cpus = |m: &Machine| format!("with {} CPUs", m.cpus);
+    let memory = |m: &Machine| format!("with {} MB of memory", m.memory_bytes >> 20);
+    let mut pairs = vec![
+        ("the processor", a.cpu.clone(), b.cpu.clone()),
+        ("the kernel", a.kernel.clone(), b.kernel.clone()),
+        ("the machine", cpus(a), cpus(b)),
+    ];
+    let more = a.memory_bytes.max(b.memory_bytes);
+    if a.memory_bytes.abs_diff(b.memory_bytes) as f64 > SAME_MEMORY * more as f64 {
+        pairs.push(("the machine", memory(a), memory(b)));
+    }
+    pairs.retain(|(_, a, b)| a != b);
+    pairs
+}
+
 impl Settings {
     /// What is not as it was when the run began, so that samples of now do not belong to it.
     #[must_use]
     pub fn changes(&self, now: &Machine) -> Vec<String> {
-        let then = &self.machine;
-        let memory = |m: &Machine| format!("{} MB of memory", m.memory_bytes >> 20);
-        let (less, more) = (
-            then.memory_bytes.min(now.memory_bytes),
-            then.memory_bytes.max(now.memory_bytes),
-        );
-        let mut pairs = vec![
-            ("the processor", then.cpu.clone(), now.cpu.clone()),
-            ("the kernel", then.kernel.clone(), now.kernel.clone()),
-            (
-                "the machine",
-                format!("with {} CPUs", then.cpus),
-                format!("with {} CPUs", now.cpus),
-            ),
-            (
-                "bickford-eval",
-                self.version.clone(),
-                env!("CARGO_PKG_VERSION").to_owned(),
-            ),
-        ];
+        let mut pairs = differences(&self.machine, now);
+        let version = env!("CARGO_PKG_VERSION");
+        pairs.push(("bickford-eval", self.version.clone(), version.to_owned()));
         if let Some(then) = &self.enable_uring {
             let now = host::enable_uring().unwrap_or_else(|| "not there".to_owned());
             pairs.push(("enable_uring of the module fuse", then.clone(), now));
-        }
-        if (more - less) as f64 > SAME_MEMORY * more as f64 {
-            pairs.push(("the machine", memory(then), memory(now)));
         }
         let mut changes: Vec<String> = pairs
             .into_iter()
