@@ -33,6 +33,12 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let (usable, cpus) = (host::usable_cpus(), settings.machine.cpus);
+    if usable < cpus {
+        notes.push(format!(
+            "Only {usable} of the machine's {cpus} CPUs may be used (affinity or a quota of CPU time)."
+        ));
+    }
     if virtio::reports_free_pages() {
         notes.push(
             "This virtual machine gives freed memory back to its host (free page reporting of its balloon). To use \

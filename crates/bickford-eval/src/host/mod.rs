@@ -42,10 +42,22 @@ impl Machine {
                 uname.release().to_string_lossy()
             ),
             cpu,
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpus: cpus(&text("/proc/stat")).unwrap_or_else(usable_cpus),
             memory_bytes: meminfo("MemTotal"),
         }
     }
+}
+
+/// The CPUs whose time a `/proc/stat` counts, whether this process may use them or not; `None` where it has none.
+fn cpus(stat: &str) -> Option<usize> {
+    let numbers = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
+    let count = numbers.filter(|n| n.starts_with(|c: char| c.is_ascii_digit()));
+    Some(count.count()).filter(|count| *count > 0)
+}
+
+/// The CPUs that this process may keep busy.
+pub(crate) fn usable_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// A line of /proc/meminfo, in bytes; 0 where it is missing.
@@ -113,4 +125,22 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, String> 
 pub(crate) fn utf8(path: &Path) -> Result<&str, String> {
     path.to_str()
         .ok_or_else(|| format!("{}: the name is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_this_process_may_not_use_are_of_the_machine_too() {
+        assert_eq!(cpus("cpu  1 2\ncpu0 1 2\ncpu11 1 2\nintr 3\n"), Some(2));
+        assert_eq!(cpus(""), None);
+        let before = Machine::probe().cpus;
+        let mut first = rustix::thread::sched_getaffinity(None).unwrap();
+        let one = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| first.is_set(*cpu));
+        first.clear();
+        first.set(one.unwrap());
+        rustix::thread::sched_setaffinity(None, &first).unwrap();
+        assert_eq!((Machine::probe().cpus, usable_cpus()), (before, 1));
+    }
 }
