@@ -43,6 +43,9 @@ const OVERLAP: f64 = 1.1;
 /// CPU time up to this share of the round trips is less than they are, whatever its clock.
 const CLEARLY_BELOW: f64 = 0.9;
 
+/// Fewer bytes than this share of native's are fewer than natively.
+const ABOUT_AS_MUCH: f64 = 0.85;
+
 /// What is said of a row in one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sentence {
@@ -337,9 +340,17 @@ fn waited_for(measured: &Measured, requests: &Requests) -> Option<f64> {
     (waited > 0.0).then(|| requests.total_s() / waited)
 }
 
+/// Bytes that the device read and wrote.
+fn moved(usage: &Usage) -> Option<f64> {
+    Some(usage.disk_read? + usage.disk_written?)
+}
+
+/// A device with less to do, as where the row is faster or files are cached, does not wait.
 fn waiting_device(native: &Cell<'_>, cell: &Cell<'_>) -> Option<Sentence> {
+    let slower = cell.comparison?.difference_pct < 0.0;
+    let as_much = moved(&cell.usage)? >= ABOUT_AS_MUCH * moved(&native.usage)?;
     let (below, above) = (native.usage.disk_busy_pct?, cell.usage.disk_busy_pct?);
-    (above + 20.0 < below).then(|| Sentence {
+    (slower && as_much && above + 20.0 < below).then(|| Sentence {
         full: format!(
             "The device is busy {above:.0}% of the time, natively {below:.0}%: it waits for requests."
         ),
@@ -399,10 +410,9 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<Sentence
             format!("{b} cycles an operation (native {a})"),
         );
     }
-    let moved = |u: Usage| Some(u.disk_read? + u.disk_written?);
-    if let (Some(a), Some(b)) = (moved(below), moved(above))
+    if let (Some(a), Some(b)) = (moved(&below), moved(&above))
         && a > 1e6
-        && (b / a > 1.15 || b / a < 0.85)
+        && (b / a > 1.15 || b / a < ABOUT_AS_MUCH)
     {
         let times = format!("{:.2}", b / a);
         say(

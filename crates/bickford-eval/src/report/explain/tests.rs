@@ -1,7 +1,10 @@
 //! Sentences from what was measured.
 
 use super::*;
+use crate::measure::disk::Counters;
+use crate::report::analysis::Analysis;
 use crate::report::fixture;
+use crate::results::Outcome;
 use crate::rows::fast17;
 
 fn times(op: &str, count: u64) -> OpLatency {
@@ -91,6 +94,37 @@ fn other_programs_on_the_machine_are_told_of() {
     assert_eq!(others(&of(2.0, 0.2), 2), Some(0.5));
     assert_eq!(others(&of(2.0, 1.2), 2), None, "the kernel's own");
     assert_eq!(others(&of(1.1, 0.2), 2), None, "a few ticks");
+}
+
+#[test]
+fn a_device_with_less_to_do_does_not_wait_for_requests() {
+    let told = |throughput: f64, read_bytes: u64| {
+        let mut results = fixture::results(&["f37"], &["base"]);
+        for (config, throughput, busy_ms, read_bytes) in [
+            ("native", 100.0, 900, 100 << 20),
+            ("base", throughput, 100, read_bytes),
+        ] {
+            for round in 1..=3 {
+                let disk = Some(Counters {
+                    read_bytes,
+                    busy_ms,
+                    ..Counters::default()
+                });
+                let one = Measured {
+                    disk,
+                    ..fixture::measured(throughput)
+                };
+                let outcome = Outcome::Measured(Box::new(one));
+                fixture::add(&mut results, "f37", config, round, outcome);
+            }
+        }
+        let analysis = Analysis::of(&results);
+        full(&analysis.rows[0].cells[1].explanation).contains("waits for requests")
+    };
+    assert!(told(50.0, 100 << 20));
+    assert!(told(50.0, 86 << 20), "about as much");
+    assert!(!told(50.0, 25 << 20), "most is cached");
+    assert!(!told(150.0, 100 << 20), "it is faster");
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) fn key(depth: usize) -> String {
          | `24.2 requests at once` | they overlap: read-ahead, write-back, replies that nobody waits for |\n\
          | `FSYNC is 42% of the time, 32 in turn` | the kernel holds a file's lock until FSYNC is answered, so that they follow one another; natively they run side by side |\n\
          | `Most of it: READ (41%), ...` | the requests most of the round trips' time goes to; what would help is in the table below |\n\
-         | `Device busy 23% (native 43%)` | where it is busy much less than natively: it waits for requests |\n\
+         | `Device busy 23% (native 43%)` | where it is busy much less than natively though the row is slower and moves about as many bytes: it waits for requests |\n\
          | `Other programs 56% of the CPUs` | at least so much of their time went to what is neither workload nor daemon: unless it served the row, that tells little |\n\
          | `All CPUs busy`, `CPUs 5.1x`, `device's bytes 1.24x` | CPU time bounds the row; CPU time of the machine and bytes moved by the device, against native |\n\
          | `cached 8 and 52 MB` | page caches at the end: above (the mount's) and below (the lower file system's) |\n\n",
