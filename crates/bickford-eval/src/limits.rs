@@ -8,6 +8,9 @@ use crate::results::Settings;
 use crate::rows::raised_memory;
 use crate::stats::ROUNDS_FOR_SPREAD;
 
+/// Notes of what keeps files in the page cache from one run to the next say this.
+pub(crate) const CACHES_STAY_WARM: &str = "caches stay warm";
+
 /// A sentence for each.
 pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
     let mut notes = Vec::new();
@@ -48,10 +51,9 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
         );
     }
     if !host::is_root() {
-        notes.push(
-            "Not run as root: caches stay warm, requests are not counted, and configurations that need root fail."
-                .to_owned(),
-        );
+        notes.push(format!(
+            "Not run as root: {CACHES_STAY_WARM}, requests are not counted, and configurations that need root fail."
+        ));
     }
     if matches!(settings.device, Choice::Directory(_)) {
         notes.push(

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::CACHES_STAY_WARM;
+
 /// What a result is worth only together with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -99,7 +101,7 @@ pub fn drop_caches(directory: &Path) -> Result<(), String> {
         fs::File::open(directory).map_err(|e| format!("open {}: {e}", directory.display()))?;
     rustix::fs::syncfs(&file).map_err(|e| format!("sync {}: {e}", directory.display()))?;
     fs::write("/proc/sys/vm/drop_caches", "3")
-        .map_err(|e| format!("write /proc/sys/vm/drop_caches: {e} (caches stay warm)"))
+        .map_err(|e| format!("write /proc/sys/vm/drop_caches: {e} ({CACHES_STAY_WARM})"))
 }
 
 /// Runs a tool of the system to its end and returns what it printed.

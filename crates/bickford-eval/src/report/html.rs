@@ -4,7 +4,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::analysis::Analysis;
 use super::{date, plots, sections};
-use crate::results::Results;
+use crate::host::cgroup::LEAST;
+use crate::host::device::Choice;
+use crate::limits::CACHES_STAY_WARM;
+use crate::results::{Outcome, Results};
 use crate::stats::{Class, ROUNDS_FOR_95, interval_name};
 
 const STYLE: &str = include_str!("style.css");
@@ -114,6 +117,43 @@ fn legend(rounds: usize) -> Markup {
     }
 }
 
+/// What a run finds of the one before it.
+fn freshness(results: &Results) -> &'static str {
+    let mut notes = results.notes.iter();
+    let warm = notes.any(|note| note.contains(CACHES_STAY_WARM));
+    match &results.settings.device {
+        Choice::Directory(_) if warm => {
+            "The lower file system is a directory in use, neither made anew nor mounted again, and caches stay warm."
+        }
+        Choice::Directory(_) => {
+            "The lower file system is a directory in use, neither made anew nor mounted again; before each run the caches are dropped."
+        }
+        Choice::Disk | Choice::Ram => {
+            "Before each run the lower file system is mounted again (made anew where the row writes) and the caches are dropped."
+        }
+    }
+}
+
+/// The memory that workload and daemon have.
+fn memory(results: &Results) -> String {
+    let limits = results.samples.iter().filter_map(|s| match &s.outcome {
+        Outcome::Measured(measured) => Some(measured.memory_limit.is_some()),
+        Outcome::Failed(_) => None,
+    });
+    let (with, without): (Vec<bool>, Vec<bool>) = limits.partition(|limited| *limited);
+    if with.is_empty() {
+        return "There was no memory limit: files fit in the page cache.".to_owned();
+    }
+    let except = match without.len() {
+        0 => String::new(),
+        count => format!(" (but for {count} runs that had none)"),
+    };
+    format!(
+        "Workload and daemon share a memory limit{except} that keeps the papers' ratio of data to memory where it is above {} MB, the least programs need.",
+        LEAST >> 20
+    )
+}
+
 fn method(results: &Results) -> Markup {
     let settings = &results.settings;
     html! {
@@ -126,10 +166,7 @@ fn method(results: &Results) -> Markup {
                 @if (settings.rounds as usize) < ROUNDS_FOR_95 {
                     ", which is narrower than an interval of 95% would be: that takes " (ROUNDS_FOR_95) " rounds"
                 }
-                ". Before each run the lower file system is "
-                "mounted again (made anew where the row writes) and the caches are dropped. Workload and daemon share a memory "
-                "limit that keeps the papers' ratio of data to memory where it is above "
-                (crate::host::cgroup::LEAST >> 20) " MB, the least programs need. "
+                ". " (freshness(results)) " " (memory(results)) " "
                 "Operations are counted as Filebench counts them: create, write and close are three."
             }
             p {
@@ -160,6 +197,40 @@ fn method(results: &Results) -> Markup {
 mod tests {
     use super::*;
     use crate::report::fixture;
+
+    #[test]
+    fn the_method_is_that_of_the_run() {
+        let mut results = fixture::results(&["f37"], &["base"]);
+        fixture::run(&mut results, "f37", "native", &[100.0; 2]);
+        let told = |results: &Results| method(results).into_string();
+        let fresh = told(&results);
+        assert!(fresh.contains("is mounted again (made anew"), "{fresh}");
+        assert!(fresh.contains("There was no memory limit"), "{fresh}");
+        if let Outcome::Measured(measured) = &mut results.samples[0].outcome {
+            measured.memory_limit = Some(1 << 30);
+        }
+        results.settings.device = Choice::Directory("/srv".into());
+        let used = told(&results);
+        assert!(
+            used.contains("share a memory limit (but for 1 runs"),
+            "{used}"
+        );
+        assert!(
+            used.contains("nor mounted again; before each run the caches"),
+            "{used}"
+        );
+        results
+            .notes
+            .push(format!("Not run as root: {CACHES_STAY_WARM}."));
+        let warm = told(&results);
+        assert!(
+            warm.contains("nor mounted again, and caches stay warm"),
+            "{warm}"
+        );
+        for page in [used, warm] {
+            assert!(!page.contains("made anew where"), "{page}");
+        }
+    }
 
     #[test]
     fn rows_that_are_far_faster_are_not_within_five_percent() {
