@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
+use crate::host::device::Choice;
 use crate::host::{self, Machine};
 use crate::java::{self, Binding};
 use crate::report::{self, markdown::Run};
@@ -207,8 +208,11 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         suite: suite_name(args),
         scale: scale(args),
-        device: args.device.clone(),
-        directory: args.dir.clone(),
+        device: match &args.device {
+            Choice::Directory(path) => Choice::Directory(absolute(path)?),
+            device => device.clone(),
+        },
+        directory: absolute(&args.dir)?,
         rounds: args.rounds,
         deadline_s: args.deadline,
         programs: results::programs(&configs),
@@ -231,6 +235,11 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         store.note(&note)?;
     }
     Ok(store)
+}
+
+/// What is asked for is the same for --resume from another directory.
+fn absolute(path: &Path) -> Result<PathBuf, EvalError> {
+    std::path::absolute(path).map_err(EvalError::io(path))
 }
 
 fn suite_name(args: &EvalArgs) -> String {
@@ -270,7 +279,12 @@ fn quoted(word: &str) -> String {
 fn configs(args: &EvalArgs, ui: &Ui) -> Result<(Vec<Config>, Vec<String>), EvalError> {
     let mut configs = vec![Config::native()];
     let mut notes = Vec::new();
-    let bickford = args.bickford.as_ref().unwrap_or(&ui.bickford);
+    let bickford = match &args.bickford {
+        // A bare name is looked for in PATH.
+        Some(path) if path.components().count() > 1 => &absolute(path)?,
+        Some(name) => name,
+        None => &ui.bickford,
+    };
     let known = |name: &str| ConfigArgument {
         name: name.to_owned(),
         command: None,
@@ -299,6 +313,7 @@ fn configs(args: &EvalArgs, ui: &Ui) -> Result<(Vec<Config>, Vec<String>), EvalE
             Some(command) => Config {
                 name: argument.name,
                 command: Some(command),
+                directory: Some(std::env::current_dir().map_err(EvalError::io("."))?),
             },
             None => known_config(&argument.name, bickford)
                 .map_err(|e| EvalError::Usage(format!("--config {}: {e}", argument.name)))?,

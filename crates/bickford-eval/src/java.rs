@@ -89,6 +89,7 @@ impl Binding {
             command: Some(format!(
                 "exec {launcher} --class {CLASS} --classpath {classes} --data {data} -o preset=opt {{src}} {{mnt}}"
             )),
+            directory: None,
         }))
     }
 }

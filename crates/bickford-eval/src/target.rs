@@ -35,6 +35,9 @@ pub struct Config {
     pub name: String,
     /// What mounts it, with `{src}` and `{mnt}`; `None` is the lower file system itself.
     pub command: Option<String>,
+    /// Where a command starts that the user gave, which may hold relative paths; `None` is wherever the evaluation runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
 }
 
 impl Config {
@@ -44,6 +47,7 @@ impl Config {
         Self {
             name: "native".into(),
             command: None,
+            directory: None,
         }
     }
 
@@ -57,6 +61,7 @@ impl Config {
         Ok(Self {
             name: name.to_owned(),
             command: Some(command),
+            directory: None,
         })
     }
 }
@@ -186,6 +191,9 @@ impl Target {
         // keeps the tasks of a session together (sched_autogroup, sched(7)).
         let arguments: [OsString; 3] = ["/bin/sh".into(), "-c".into(), line.into()];
         let mut command = process::limited(OsStr::new("setsid"), &arguments, entrance);
+        if let Some(directory) = &config.directory {
+            command.current_dir(directory);
+        }
         let child = command
             .env(MARK, &mark)
             .stdout(Stdio::from(output))
@@ -429,6 +437,7 @@ mod tests {
         let config = Config {
             name: "bad".into(),
             command: Some("echo no luck at {mnt} >&2; exit 4".into()),
+            directory: None,
         };
         let point = directory.path().join("mnt");
         let log = directory.path().join("log");
@@ -453,6 +462,7 @@ mod tests {
                 "sh -c {} & while ! test -e {ready}; do sleep 0.02; done; exit 4 # {{mnt}}",
                 quoted(&daemon.replace('\'', "\""))
             )),
+            directory: None,
         };
         let point = directory.path().join("mnt");
         let log = directory.path().join("log");

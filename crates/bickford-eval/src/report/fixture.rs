@@ -18,6 +18,7 @@ pub(crate) fn results(ids: &[&str], configs: &[&str]) -> Results {
     all.extend(configs.iter().map(|name| Config {
         name: (*name).to_owned(),
         command: Some(format!("{name} {{src}} {{mnt}}")),
+        directory: None,
     }));
     let settings = Settings {
         version: "1".into(),

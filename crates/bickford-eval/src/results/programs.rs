@@ -71,6 +71,7 @@ mod tests {
         let config = |command: String| Config {
             name: "x".into(),
             command: Some(command),
+            directory: None,
         };
         let commands = [
             config(format!("exec '{}' mount {{src}} {{mnt}}", path.display())),

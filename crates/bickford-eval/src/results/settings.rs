@@ -90,6 +90,11 @@ impl Settings {
                 Err(error) => changes.push(format!("{}: {error}", path.display())),
             }
         }
+        let gone = self.configs.iter().filter_map(|c| c.directory.as_ref());
+        changes.extend(
+            gone.filter(|d| !d.is_dir())
+                .map(|d| format!("{}, where commands start, is no directory now", d.display())),
+        );
         changes
     }
 }

@@ -4,6 +4,8 @@
 // Helpers of tests fail by panicking, as tests do.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod asked;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,0 +1,66 @@
+//! What a run is asked to do: from where, with how much, and what contradicts itself.
+
+use super::*;
+
+/// `--resume` from another directory goes on with the same device, the same commands and the same programs.
+#[test]
+fn relative_paths_are_those_of_the_beginning() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(WORKLOAD);
+    let script = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::write(place.path(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    script("mounts", "exec mount --bind \"$1\" \"$2\"");
+    script("bickford", "shift 4; exec mount --bind \"$1\" \"$2\"");
+    let mut command = Command::new(program());
+    command.current_dir(place.directory.path()).args([
+        "--workload",
+        "load.f",
+        "--device",
+        "./device",
+        "--dir",
+        ".",
+        "--out",
+        "out",
+        "--rounds",
+        "1",
+        "--bickford",
+        "./bickford",
+        "--config",
+        "base",
+        "--config",
+        "own=./mounts {src} {mnt}",
+    ]);
+    let first = finish(command);
+    assert!(first.status.success(), "{}", said(&first));
+    let samples = place.out().join("samples.jsonl");
+    let text = fs::read_to_string(&samples).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 6);
+    // Of the counted round nothing is left.
+    fs::write(&samples, format!("{}\n", lines[..3].join("\n"))).unwrap();
+    let resume = || {
+        let mut command = Command::new(program());
+        command.arg("--resume").arg(place.out()).current_dir("/");
+        finish(command)
+    };
+    let again = resume();
+    assert!(again.status.success(), "{}", said(&again));
+    assert_eq!(place.results().samples.len(), 6);
+    let run = place.out().join("run.json");
+    let text = fs::read_to_string(&run).unwrap();
+    let here = format!("\"directory\": \"{}\"", place.directory.path().display());
+    assert!(text.contains(&here), "{text}");
+    fs::write(&run, text.replace(&here, "\"directory\": \"/nonexistent\"")).unwrap();
+    let refused = resume();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("/nonexistent, where commands start, is no directory now"),
+        "{}",
+        said(&refused)
+    );
+}
