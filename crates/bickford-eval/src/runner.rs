@@ -16,7 +16,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Ui;
 use crate::error::EvalError;
-use crate::host;
 use crate::host::cgroup::{MemoryLimit, Writeback};
 use crate::host::device::Device;
 use crate::host::process::{self, Cut, Finished, Limits};
@@ -200,9 +199,7 @@ impl<'a> Runner<'a> {
     fn measure(&mut self, row: &Row, config: &Config, round: u32) -> Result<Measured, Ended> {
         self.provide(&row.kind)?;
         self.device.remount()?;
-        if host::is_root() {
-            host::drop_caches(self.device.data())?;
-        }
+        self.notes.extend(self.device.drop_caches()?);
         let limit = MemoryLimit::new(row.memory, row.buffers()).ok();
         let _writeback = limit.as_ref().and_then(Writeback::early);
         let entrance = limit.as_ref().map(MemoryLimit::entrance);

@@ -173,6 +173,20 @@ impl Device {
         tool("mount", &[device, utf8(&self.lower)?]).map(drop)
     }
 
+    /// Drops all caches, which needs root. What is returned is to be told: a directory is used all the same where they stay.
+    ///
+    /// # Errors
+    /// Why the caches of a device of our own are not dropped.
+    pub fn drop_caches(&self) -> Result<Option<String>, String> {
+        if !super::is_root() {
+            return Ok(None);
+        }
+        match super::drop_caches(&self.data) {
+            Err(error) if self.device.is_none() => Ok(Some(error)),
+            dropped => dropped.map(|()| None),
+        }
+    }
+
     /// Unmounts the device and waits until nobody has it: a daemon that ended a moment ago may still be
     /// giving up what it held of the file system.
     fn free(&self, device: &str) -> Result<(), String> {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::{Agreement, Check, EngineCost, Findings};
 use crate::engine::{self, Backend};
 use crate::fio::{self, Access, FioSpec};
-use crate::host;
 use crate::host::process::{self, Limits};
 use crate::postmark::{self, TRANSACTIONS_MIN};
 use crate::rows::WORKLOADS;
@@ -147,9 +146,7 @@ fn fresh<'a>(
     check.device.remake()?;
     make(check.device.data())?;
     check.device.remount()?;
-    if host::is_root() {
-        host::drop_caches(check.device.data())?;
-    }
+    check.device.drop_caches()?;
     Ok(check.device.data())
 }
 

@@ -64,3 +64,23 @@ fn relative_paths_are_those_of_the_beginning() {
         said(&refused)
     );
 }
+
+/// As in a container: uid 0, and a /proc/sys that is read-only.
+#[test]
+fn caches_that_cannot_be_dropped_are_a_note_in_a_directory() {
+    if !root() {
+        return;
+    }
+    let place = Place::new(WORKLOAD);
+    let inner = place.command(&["native"]);
+    let mut command = Command::new("unshare");
+    let script =
+        "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    let output = finish(command);
+    assert!(output.status.success(), "{}", said(&output));
+    let notes = place.results().notes;
+    let told = |note: &String| note.contains("drop_caches") && note.contains("caches stay warm");
+    assert!(notes.iter().any(told), "{notes:?}");
+}
