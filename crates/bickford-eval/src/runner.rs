@@ -244,9 +244,9 @@ impl<'a> Runner<'a> {
         if let Some(trouble) = trouble {
             return Err(Ended::Failed(trouble));
         }
-        if let Err(error) = unmounted {
+        if let Some(told) = unmounted? {
             self.notes
-                .push(format!("{} · {}: {error}", row.name, config.name));
+                .push(format!("{} · {}: {told}", row.name, config.name));
         }
         Ok(Measured {
             throughput: row.kind.throughput(&work),

@@ -21,6 +21,8 @@ use crate::terminal::warn;
 
 /// How long a command may take to mount.
 const MOUNT_TIME: Duration = Duration::from_secs(30);
+/// How long a mount may take to go.
+const UNMOUNT_TIME: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// How long a daemon may take to end after its mount is gone.
 const END_TIME: Duration = Duration::from_secs(10);
 /// Tells a daemon's processes from others, through forks and new sessions.
@@ -259,19 +261,25 @@ impl Target {
         None
     }
 
-    /// Unmounts and waits for the daemon's end.
+    /// Unmounts and waits for the daemon's end. What is returned is to be told: the daemon had to be killed.
     ///
     /// # Errors
-    /// It had to be forced: how.
-    pub fn unmount(mut self) -> Result<(), String> {
+    /// The mount did not go by itself, so that not all may have been written.
+    pub fn unmount(mut self) -> Result<Option<String>, String> {
         self.take_down()
     }
 
-    fn take_down(&mut self) -> Result<(), String> {
+    fn take_down(&mut self) -> Result<Option<String>, String> {
         let Some(mut mounted) = self.mounted.take() else {
-            return Ok(());
+            return Ok(None);
         };
-        let unmounted = mounts::unmount(&mounted.point, MOUNT_TIME);
+        let unmounted = match mounts::unmount(&mounted.point, UNMOUNT_TIME) {
+            Ok(Some(why)) => Err(format!(
+                "its mount could not be unmounted within {} s and was detached by force, which loses what was not written back: {why}",
+                UNMOUNT_TIME.as_secs()
+            )),
+            unmounted => unmounted.map(drop),
+        };
         let end = Instant::now() + END_TIME;
         let mut forced = None;
         loop {
@@ -298,7 +306,7 @@ impl Target {
         while matches!(mounted.child.try_wait(), Ok(None)) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
-        unmounted.and(forced.map_or(Ok(()), Err))
+        unmounted.map(|()| forced)
     }
 }
 
@@ -390,8 +398,9 @@ fn give_up(point: &Path, mark: &str, child: &mut Child) {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if let Err(error) = self.take_down() {
-            warn(&error.to_string());
+        match self.take_down() {
+            Ok(None) => {}
+            Ok(Some(told)) | Err(told) => warn(&told),
         }
     }
 }
@@ -469,6 +478,34 @@ mod tests {
         let error = mount(&config, directory.path(), &point, &log).unwrap_err();
         assert!(error.contains("status: 4"), "{error}");
         assert!(directory.path().join("ended").exists(), "it was killed");
+    }
+
+    #[test]
+    fn a_mount_that_has_to_be_forced_is_an_error() {
+        if !crate::host::is_root() {
+            eprintln!("skipped: mounting needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (source, point) = (directory.path().join("src"), directory.path().join("mnt"));
+        fs::create_dir(&source).unwrap();
+        let config = Config {
+            name: "bind".into(),
+            command: Some("mount --bind {src} {mnt}".into()),
+            directory: None,
+        };
+        let log = directory.path().join("log");
+        let target = mount(&config, &source, &point, &log).unwrap();
+        assert_eq!(target.unmount(), Ok(None));
+        let target = mount(&config, &source, &point, &log).unwrap();
+        let busy = File::create(point.join("file")).unwrap();
+        let error = target.unmount().unwrap_err();
+        assert!(
+            error.contains("detached by force") && error.contains("busy"),
+            "{error}"
+        );
+        assert!(mounts::at(&point).is_none());
+        drop(busy);
     }
 
     #[test]

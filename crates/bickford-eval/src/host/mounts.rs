@@ -38,13 +38,14 @@ pub fn abort(number: u32) -> Result<(), String> {
 }
 
 /// Unmounts `point` until nothing is mounted there; after `patience` aborts the connection and
-/// detaches the mount instead.
+/// detaches the mount instead, and returns why: what was not written back then is lost.
 ///
 /// # Errors
 /// Something is still mounted there.
-pub fn unmount(point: &Path, patience: Duration) -> Result<(), String> {
+pub fn unmount(point: &Path, patience: Duration) -> Result<Option<String>, String> {
     let end = Instant::now() + patience;
     let mut last = "the unmount does not return".to_owned();
+    let mut forced = None;
     while let Some(mount) = at(point) {
         // In a thread of its own: it writes back, and a daemon that hangs would keep it for ever.
         let (tell, hear) = mpsc::channel();
@@ -59,11 +60,12 @@ pub fn unmount(point: &Path, patience: Duration) -> Result<(), String> {
                 }
                 rustix::mount::unmount(point, UnmountFlags::DETACH)
                     .map_err(|e| format!("{last}; detach {}: {e}", point.display()))?;
+                forced = Some(last.clone());
             }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Ok(())
+    Ok(forced)
 }
 
 fn unmount_once(point: &Path, fuse: bool) -> Result<(), String> {

@@ -147,7 +147,7 @@ fn one(check: &Check<'_>, preset: &str, kind: &Kind) -> Result<StageSum, String>
     });
     let unmounted = target.unmount();
     let told = measured?;
-    unmounted?;
+    unmounted.and_then(|told| told.map_or(Ok(()), Err))?;
     add_up(preset, kind.name, told)
 }
 
