@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine;
 use crate::fio::{Access, FioSpec};
 use crate::host::cgroup;
 use crate::measure::Work;
@@ -237,6 +238,9 @@ impl Row {
     pub fn buffers(&self) -> u64 {
         match &self.kind {
             Kind::Fio(spec) => spec.threads * spec.io_kib * 1024,
+            Kind::Wml { text, scale } => {
+                wml::scaled(text, *scale).map_or(0, |workload| engine::buffers(&workload))
+            }
             _ => 0,
         }
     }
@@ -557,7 +561,9 @@ mod tests {
         let buffers = |id: &str| rows.iter().find(|row| row.id == id).unwrap().buffers();
         assert_eq!(buffers("f01"), 4 << 10);
         assert_eq!(buffers("f12"), 32 << 20);
-        assert_eq!(buffers("f37"), 0);
+        assert_eq!(buffers("f37"), 4 << 10);
+        assert_eq!(buffers("f38"), 32 * (4 << 10));
+        assert_eq!(buffers("f43"), 50 * (128 << 10));
     }
 
     #[test]

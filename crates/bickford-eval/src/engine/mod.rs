@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use files::{Pool, Tree};
 pub(crate) use files::{fill, pattern};
 use hdrhistogram::Histogram;
+use thread::Worker;
 
 use crate::measure::{OpLatency, Work, histogram};
 use crate::wml::{Op, Workload};
@@ -76,6 +77,17 @@ pub fn prepare(workload: &Workload, root: &Path) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Bytes of the buffers of all threads.
+pub(crate) fn buffers(workload: &Workload) -> u64 {
+    let processes = workload.processes.iter().map(|process| {
+        let threads = process.threads.iter();
+        let bytes = threads.map(|t| thread::buffer_size(workload, t).saturating_mul(t.instances));
+        let bytes = bytes.fold(0, u64::saturating_add);
+        bytes.saturating_mul(process.instances)
+    });
+    processes.fold(0, u64::saturating_add)
 }
 
 /// What the threads of a run share.
@@ -168,12 +180,13 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
                         let (shared, start, total, begun) = (&shared, &start, &total, &begun);
                         let running = running.clone();
                         scope.spawn(move || {
+                            let worker = Worker::new(shared, thread, number);
                             start.wait();
                             let now = Instant::now();
                             let mut first = begun.lock().unwrap_or_else(PoisonError::into_inner);
                             *first = Some(first.map_or(now, |earlier| earlier.min(now)));
                             drop(first);
-                            let tally = thread::run(shared, thread, number);
+                            let tally = thread::run(worker, thread);
                             match tally {
                                 Ok(t) => {
                                     total.lock().unwrap_or_else(PoisonError::into_inner).add(t)

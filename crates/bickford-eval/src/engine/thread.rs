@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::files::write;
 use super::{Backend, OPS, Pool, Shared, Tally, op_index, pattern};
 use crate::sys;
-use crate::wml::{Op, Thread};
+use crate::wml::{Op, Thread, Workload};
 
 /// The largest buffer of a thread; a larger I/O takes several calls.
 const BUFFER_MAX: u64 = 64 << 20;
@@ -30,7 +30,8 @@ enum Step {
     NothingLeft,
 }
 
-struct Worker<'a> {
+/// One thread, with its buffer.
+pub(super) struct Worker<'a> {
     shared: &'a Shared<'a>,
     handles: Vec<Option<Handle>>,
     rotors: Vec<usize>,
@@ -39,22 +40,9 @@ struct Worker<'a> {
     path: String,
 }
 
-pub(super) fn run(shared: &Shared<'_>, thread: &Thread, number: u64) -> Result<Tally, String> {
+pub(super) fn run(mut worker: Worker<'_>, thread: &Thread) -> Result<Tally, String> {
+    let shared = worker.shared;
     let mut tally = Tally::default();
-    let mut random = fastrand::Rng::with_seed(number);
-    let mut worker = Worker {
-        shared,
-        handles: (0..64).map(|_| None).collect(),
-        rotors: shared
-            .workload
-            .filesets
-            .iter()
-            .map(|s| random.usize(..s.entries.max(1) as usize))
-            .collect(),
-        random,
-        buffer: pattern(buffer_size(shared, thread)),
-        path: String::new(),
-    };
     let limits: Vec<u64> = thread
         .flowops
         .iter()
@@ -97,9 +85,9 @@ pub(super) fn run(shared: &Shared<'_>, thread: &Thread, number: u64) -> Result<T
     Ok(tally)
 }
 
-fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
-    let largest = shared
-        .workload
+/// Bytes of a thread's buffer.
+pub(super) fn buffer_size(workload: &Workload, thread: &Thread) -> u64 {
+    let largest = workload
         .filesets
         .iter()
         .map(|s| s.size)
@@ -119,7 +107,7 @@ fn buffer_size(shared: &Shared<'_>, thread: &Thread) -> usize {
     };
     let most = thread.flowops.iter().map(|f| of(&f.op)).max().unwrap_or(0);
     // Files may have grown by appends; a read of more than the buffer takes several turns.
-    most.clamp(1, BUFFER_MAX) as usize
+    most.clamp(1, BUFFER_MAX)
 }
 
 /// What of the buffer, which is as large as the thread's largest I/O, one call takes: `iosize` bytes of it, and all of
@@ -142,6 +130,21 @@ fn handle(handles: &mut [Option<Handle>], fd: usize) -> io::Result<&mut Handle> 
 }
 
 impl<'a> Worker<'a> {
+    pub(super) fn new(shared: &'a Shared<'a>, thread: &Thread, number: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(number);
+        let sets = shared.workload.filesets.iter();
+        Self {
+            shared,
+            handles: (0..64).map(|_| None).collect(),
+            rotors: sets
+                .map(|s| random.usize(..s.entries.max(1) as usize))
+                .collect(),
+            random,
+            buffer: pattern(buffer_size(shared.workload, thread) as usize),
+            path: String::new(),
+        }
+    }
+
     fn describe(&self, kind: usize, error: &io::Error) -> String {
         format!(
             "{} {}: {error}",
