@@ -317,6 +317,20 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_that_is_repeated_ends_with_its_workload() {
+        let iters = 1_u64 << 32;
+        let text = format!(
+            "set mode quit firstdone\ndefine file name=log,path=/x,size=0,prealloc\n\
+             define process name=p {{\nthread name=t {{ flowop statfile name=s,filesetname=log\n\
+             flowop finishoncount name=f,value=1 }}\n\
+             thread name=u {{ flowop statfile name=s,filesetname=log,iters={iters} }}\n}}\n"
+        );
+        let workload = crate::wml::parse(&text, &BTreeMap::new()).unwrap();
+        let work = run(&workload, Path::new("/nonexistent"), Backend::Null).unwrap();
+        assert!(work.operations < iters, "{}", work.operations);
+    }
+
+    #[test]
     fn a_missing_file_is_named_in_the_error() {
         let root = tempfile::tempdir().unwrap();
         let workload = small("files-rd-1th");

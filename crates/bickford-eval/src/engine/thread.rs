@@ -57,6 +57,9 @@ pub(super) fn run(mut worker: Worker<'_>, thread: &Thread) -> Result<Tally, Stri
                 continue;
             };
             for _ in 0..flowop.iters {
+                if shared.stop.load(Ordering::Relaxed) {
+                    break 'turns;
+                }
                 let begun = Instant::now();
                 let step = worker
                     .step(&flowop.op)
