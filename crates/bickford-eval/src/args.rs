@@ -116,9 +116,9 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE")]
     pub bickford: Option<PathBuf>,
 
-    /// Do one job for another process of this program
-    #[arg(long, hide = true, value_name = "JSON")]
-    pub worker: Option<String>,
+    /// Do one job, which standard input tells, for another process of this program
+    #[arg(long, hide = true)]
+    pub worker: bool,
 }
 
 /// How the evaluation speaks to its user, and how it starts itself again.

@@ -34,8 +34,9 @@ const WORKLOAD_MAX: u64 = 4 << 20;
 /// # Errors
 /// There is no result. Rows that ended with an error are part of a result, not an error.
 pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
-    if let Some(job) = &args.worker {
-        say(&format!("{}\n", worker::answer(job)))?;
+    if args.worker {
+        let job = io::read_to_string(io::stdin()).map_err(EvalError::io("standard input"))?;
+        say(&format!("{}\n", worker::answer(&job)))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some([a, b]) = args.compare.as_deref() {

@@ -417,12 +417,16 @@ impl<'a> Runner<'a> {
         };
         let mut arguments = leading.to_vec();
         arguments.push("--worker".into());
-        arguments.push(
-            serde_json::to_string(job)
-                .map_err(|e| e.to_string())?
-                .into(),
-        );
-        let command = process::limited(program, &arguments, entrance);
+        // A file: an argument has 128 KiB at most, and the text of a workload may be longer.
+        let file = self.work.path().join("job");
+        let failed = |e: std::io::Error| format!("{}: {e}", file.display());
+        fs::write(
+            &file,
+            serde_json::to_string(job).map_err(|e| e.to_string())?,
+        )
+        .map_err(failed)?;
+        let mut command = process::limited(program, &arguments, entrance);
+        command.stdin(fs::File::open(&file).map_err(failed)?);
         let finished = self
             .child(command, "the workload", deadline, release)?
             .success("the workload")?;

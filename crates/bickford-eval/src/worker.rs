@@ -24,7 +24,7 @@ const BLOCK: usize = 16 << 10;
 /// before the clock has moved.
 const NULL_SCALE: f64 = 0.05;
 
-/// What the worker is told to do, as JSON on its command line.
+/// What the worker is told to do, as JSON on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Job {

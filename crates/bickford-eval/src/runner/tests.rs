@@ -9,7 +9,7 @@ fn caches_are_warmed_before_a_run_and_not_within_it() {
     let told = place.path().join("told");
     let again = ["/bin/sh", "-c"].map(OsString::from).to_vec();
     let script = format!(
-        "echo \"$2\" >> '{}'; echo '{{\"done\":{{\"operations\":1,\"bytes\":1,\"files\":0,\"elapsed_s\":1.0,\"latencies\":[]}}}}'",
+        "cat >> '{0}'; echo >> '{0}'; echo '{{\"done\":{{\"operations\":1,\"bytes\":1,\"files\":0,\"elapsed_s\":1.0,\"latencies\":[]}}}}'",
         told.display()
     );
     let ui = Ui {

@@ -65,6 +65,14 @@ fn relative_paths_are_those_of_the_beginning() {
     );
 }
 
+/// An argument of a program has 128 KiB at most.
+#[test]
+fn a_long_workload_is_run() {
+    let place = Place::new(&format!("{WORKLOAD}\n{}", "# a comment\n".repeat(20_000)));
+    let output = finish(place.command(&["native"]));
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// As in a container: uid 0, and a /proc/sys that is read-only.
 #[test]
 fn caches_that_cannot_be_dropped_are_a_note_in_a_directory() {
