@@ -105,11 +105,11 @@ pub struct EvalArgs {
 
     /// Check the evaluation itself: whether its programs agree, what the engine takes for itself, and
     /// whether the stages of requests add up to what callers wait; --out keeps the result (root)
-    #[arg(long, conflicts_with_all = ["compare", "report", "resume", "markdown"])]
+    #[arg(long, conflicts_with_all = ["compare", "report", "resume", "markdown", "suite", "rows", "workload", "config", "scale", "deadline", "list"])]
     pub self_check: bool,
 
     /// List the suite's rows and run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["compare", "report", "resume", "markdown"])]
     pub list: bool,
 
     /// The bickford command that mounts base, opt and fast [default: this one]

@@ -23,7 +23,7 @@ use crate::terminal::{say, warn};
 use crate::{self_check, signals, wml, worker};
 
 /// The status of a run that was interrupted, by whatever signal: what shells give for SIGINT.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 /// FAST'17 at its own size takes days.
 const FAST17_SCALE: f64 = 1.0 / 60.0;
 /// Bytes of the longest workload.

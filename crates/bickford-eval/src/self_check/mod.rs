@@ -10,12 +10,13 @@ mod sum;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::args::{EvalArgs, Ui};
+use crate::command::INTERRUPTED;
 use crate::error::EvalError;
 use crate::host::Machine;
 use crate::host::device::Device;
@@ -127,8 +128,10 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         bytes: agreement::BYTES * 2,
         inodes: 0,
     };
-    let device =
-        Device::set_up(&args.device, work.path(), room, &stop).map_err(EvalError::SetUp)?;
+    let device = match Device::set_up(&args.device, work.path(), room, &stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(INTERRUPTED)),
+        device => device.map_err(EvalError::SetUp)?,
+    };
     let check = Check {
         device: &device,
         work: work.path(),
@@ -149,6 +152,7 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     };
     agreement::check(&check, &mut findings);
     stages::check(&check, &mut findings);
+    let interrupted = check.stopped();
     drop(device);
     drop(work);
     say(&text(&findings))?;
@@ -164,7 +168,9 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
     for failure in &failures {
         warn(failure);
     }
-    Ok(if findings.problems.is_empty() && failures.is_empty() {
+    Ok(if interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if findings.problems.is_empty() && failures.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -190,7 +196,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn stopped(&self) -> bool {
-        self.stop.load(std::sync::atomic::Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed)
     }
 }
 

@@ -92,3 +92,44 @@ fn caches_that_cannot_be_dropped_are_a_note_in_a_directory() {
     let told = |note: &String| note.contains("drop_caches") && note.contains("caches stay warm");
     assert!(notes.iter().any(told), "{notes:?}");
 }
+
+#[test]
+fn what_would_be_ignored_is_refused() {
+    let nowhere = "/nonexistent";
+    let mut refused = vec![vec!["--list", "--resume", nowhere]];
+    // What is not refused ends for want of a directory.
+    let check = |more: &[&'static str]| [&["--self-check", "--dir", nowhere], more].concat();
+    refused.push(check(&["--list"]));
+    let with_values = [
+        ["--rows", "f01"],
+        ["--scale", "2"],
+        ["--deadline", "9"],
+        ["--config", "fast"],
+        ["--suite", "sac10"],
+    ];
+    refused.extend(with_values.map(|words| check(&words)));
+    for words in refused {
+        let mut command = Command::new(program());
+        command.args(&words);
+        let output = finish(command);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let text = said(&output);
+        assert!(text.contains("cannot be used with"), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn an_interrupt_of_the_self_check_is_told_by_its_status() {
+    let place = Place::new(WORKLOAD);
+    let mut command = Command::new(program());
+    command.arg("--self-check").args(["--rounds", "100"]);
+    command
+        .arg("--device")
+        .arg(place.path("device"))
+        .arg("--dir")
+        .arg(place.directory.path());
+    let begun = || fs::read_dir(place.path("device")).unwrap().count() > 0;
+    let output = finish_after(command, |child| signal_when(begun, child, Signal::INT));
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    is_clean(&place);
+}
