@@ -132,6 +132,10 @@ pub(crate) fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(INTERRUPTED)),
         device => device.map_err(EvalError::SetUp)?,
     };
+    // What is in the way of it is told with each check.
+    if let Ok(Some(told)) = device.remake().and_then(|()| device.drop_caches()) {
+        warn(&told);
+    }
     let check = Check {
         device: &device,
         work: work.path(),
