@@ -21,7 +21,7 @@ use crate::terminal::warn;
 
 /// How long a command may take to mount.
 const MOUNT_TIME: Duration = Duration::from_secs(30);
-/// How long a mount may take to go.
+/// How long a mount may take to go; there is a test that waits it out.
 const UNMOUNT_TIME: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// How long a daemon may take to end after its mount is gone.
 const END_TIME: Duration = Duration::from_secs(10);

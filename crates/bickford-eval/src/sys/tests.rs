@@ -60,7 +60,7 @@ impl blocking::FileSystem for Late {
     }
 
     fn read(&self, _: &Context<'_>, op: Read) -> Result<Data, Errno> {
-        Ok(Data::part(&[1; BYTES as usize], op.offset, op.size))
+        Ok(Data::part([1; BYTES as usize], op.offset, op.size))
     }
 
     fn write(&self, _: &Context<'_>, op: Write<'_>) -> Result<Written, Errno> {
