@@ -239,6 +239,36 @@ fn what_may_only_be_appended_to_grows() {
     });
 }
 
+#[test]
+fn what_may_only_be_appended_to_takes_data_through_a_pipe() {
+    if !can_mount() {
+        return;
+    }
+    for (preset, io) in [
+        (Preset::Opt, IoMode::Plain),
+        (Preset::Fast, IoMode::Plain),
+        (Preset::Fast, IoMode::Direct),
+    ] {
+        let mount = Mount::by_one_thread(with_io(preset.settings(), io));
+        fs::write(mount.below("log"), "").unwrap();
+        if mark(&mount.below("log"), IFlags::APPEND, true).is_err() {
+            return eprintln!("left out: no append-only files in the temporary directory");
+        }
+        let mut log = (OpenOptions::new().append(true).open(mount.path("log"))).unwrap();
+        // The second of its requests comes through a pipe.
+        let part = vec![b'x'; 2 << 20];
+        let appended = log.write_all(&part);
+        rustix::fs::fcntl_setfl(&log, rustix::fs::OFlags::empty()).unwrap();
+        let flagless = log.write_all(&part);
+        let grown = fs::metadata(mount.below("log")).unwrap().len();
+        // Before anything is asserted, so that the directory can be removed.
+        mark(&mount.below("log"), IFlags::APPEND, false).unwrap();
+        let done = [appended, flagless];
+        assert!(done.iter().all(Result::is_ok), "{io:?}: {done:?}");
+        assert_eq!(grown, 4 << 20, "{io:?}");
+    }
+}
+
 /// The file system that the file is on checks some of this itself, and which differs: both are tried.
 fn on_disk_and_tmpfs(test: impl Fn(&Mount)) {
     let memory = || tempfile::tempdir_in("/dev/shm");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bickford::layer::{Layer, Layered};
 use bickford::mount::{AccessPolicy, MountGuard, MountOptions, Unmount, abort, mount};
+use bickford::transport::TransportChoice;
 use bickford::{Session, SessionConfig, Workers};
 use bickford_stackfs::{Builder, IoMode, Preset, Settings, StackFs};
 
@@ -54,6 +55,16 @@ impl Mount {
         settings: impl FnOnce(Builder) -> Builder,
     ) -> Self {
         Self::begin(deadline, lower, settings, Session::start)
+    }
+
+    /// Serves a fresh directory by one thread that reads the device.
+    pub(crate) fn by_one_thread(settings: Settings) -> Self {
+        let lower = tempfile::tempdir().unwrap();
+        let set = |builder: Builder| builder.settings(settings);
+        Self::begin(DEADLINE, lower, set, |stackfs, device, config| {
+            let config = config.workers(Workers::SINGLE);
+            Session::start(stackfs, device, config.transport(TransportChoice::DevFuse))
+        })
     }
 
     /// Serves `lower` with a layer over it.

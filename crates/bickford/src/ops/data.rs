@@ -301,8 +301,8 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Writes the data to a file, moving pages where it is a pipe. With `offset` `None` the file's
-    /// own offset is used, as O_APPEND needs.
+    /// Writes the data to a file, moving pages where it is a pipe and the file takes them. With `offset`
+    /// `None` the file's own offset is used. To a file that is open with O_APPEND it is appended.
     ///
     /// # Errors
     /// What pwrite(2) or splice(2) answers, if nothing was written before.
@@ -353,10 +353,21 @@ impl<'a> Payload<'a> {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(rustix::io::Errno::INTR) => {}
+                // No file takes pages that is open with O_APPEND, and some do not at all.
+                Err(rustix::io::Errno::INVAL) if done == 0 && self.is_pipe() => {
+                    return match self.bytes() {
+                        Ok(bytes) => Payload::from_bytes(&bytes).write_until_error(file, offset),
+                        Err(error) => (0, rustix::io::Errno::from_io_error(&error)),
+                    };
+                }
                 Err(error) => return (done, Some(error)),
             }
         }
         (done, None)
+    }
+
+    fn is_pipe(&self) -> bool {
+        matches!(self.0, Source::Pipe { .. })
     }
 }
 
@@ -378,6 +389,21 @@ mod tests {
                 Some(part.as_bytes())
             );
         }
+    }
+
+    #[test]
+    fn a_file_that_takes_no_pages_of_a_pipe_gets_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = std::fs::OpenOptions::new();
+        let path = dir.path().join("log");
+        let log = options.append(true).create(true).open(&path).unwrap();
+        for offset in [Some(0), None] {
+            let (output, input) = rustix::pipe::pipe().unwrap();
+            rustix::io::write(&input, b"text").unwrap();
+            let payload = Payload::from_pipe(output.as_fd(), 4);
+            assert_eq!(payload.write_to(&log, offset).unwrap(), 4);
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"texttext");
     }
 
     #[test]
