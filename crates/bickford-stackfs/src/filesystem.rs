@@ -241,7 +241,8 @@ impl FileSystem for StackFs {
     }
 
     fn fsync(&self, _: &Context<'_>, op: Fsync, reply: Reply<()>) {
-        reply.complete(self.inner.do_fsync(&op));
+        let done = self.inner.sync(op.node, op.handle, op.data_only);
+        reply.complete(done);
     }
 
     fn fallocate(&self, cx: &Context<'_>, op: Fallocate, reply: Reply<()>) {

@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
-    Copied, CopyFileRange, Fallocate, Flush, Fsync, Lseek, Offset, Open, Opened, Release, Write,
-    Written,
+    Copied, CopyFileRange, Fallocate, Lseek, Offset, Open, Opened, Release, Write, Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -21,7 +20,7 @@ use crate::descriptors::Permit;
 use crate::invalidation::{Unheard, answer_after_invalidation, forget_attributes};
 use crate::io_mode::IoMode;
 use crate::leases::AT_ONCE;
-use crate::locks::{Claims, Holder};
+use crate::locks::Claims;
 use crate::lower_files::{Description, Key};
 use crate::mapped::Changed;
 use crate::sys;
@@ -30,11 +29,11 @@ use crate::sys;
 pub(crate) struct OpenFile {
     /// Shared with other opens of the inode. None where the kernel has the file open, and descriptors are
     /// scarce.
-    lower: Option<Arc<Description>>,
+    pub(crate) lower: Option<Arc<Description>>,
     /// How many failures of `lower` need not be told any more.
-    failures_seen: AtomicU64,
+    pub(crate) failures_seen: AtomicU64,
     /// What the lower file was opened with.
-    lower_flags: OFlags,
+    pub(crate) lower_flags: OFlags,
     /// Whether `lower` is counted in [`crate::lower_files::LowerFiles`].
     shared: bool,
     /// This open's alone, of a computed file or from the first flock(2) on: such locks belong to the description.
@@ -241,9 +240,7 @@ impl Inner {
         way: Option<Way>,
     ) -> Result<Opened, Errno> {
         let (node, writable, mappable) = (file.node, file.writable, file.mappable);
-        // Pages are written back in any order, and whole.
-        let append_only = file.lower_flags.contains(OFlags::APPEND) && self.write_back();
-        let past_the_cache = append_only || file.computed;
+        let past_the_cache = self.goes_past_the_cache(&file);
         let changed = mappable.then(|| last_changed(fd)).flatten();
         let handle = self.files.insert(file).map_err(|file| {
             self.uncount(&file);
@@ -388,35 +385,22 @@ impl Inner {
         };
         drop(acting);
         unheard.tell(cx, op.node);
+        if !cached {
+            self.sync_written(op)?;
+        }
         Ok(Written(u32::try_from(written).unwrap_or(u32::MAX)))
     }
 
-    /// Whether anything is done when a descriptor is closed: locks of others are let go, or the lower file
-    /// system says what became of writes.
-    fn hears_of_closes(&self) -> bool {
-        !self.settings.exclusive || self.lower_reports_on_close
+    /// Whether the kernel reads and writes a file past its cache.
+    pub(crate) fn is_direct(&self, file: &OpenFile) -> bool {
+        self.in_force().io == IoMode::Direct || self.goes_past_the_cache(file)
     }
 
-    pub(crate) fn do_flush(&self, op: &Flush) -> Result<(), Errno> {
-        // Also in answer to the one that the kernel sends in spite of NOFLUSH, with its write-back cache.
-        if op.handle.0 == 0 || !self.hears_of_closes() {
-            return Err(Errno::NOSYS);
-        }
-        let file = self.files.get(op.handle.0)?;
-        let holder = Holder {
-            node: file.node,
-            owner: op.lock_owner.0,
-        };
-        if self.locks.release(holder) {
-            self.waiting.wake();
-        }
-        file.claims.prune();
-        if self.lower_reports_on_close {
-            let fd = self.descriptor(&file)?;
-            let fd = fd.try_clone().map_err(|error| errno(&error))?;
-            sys::close_reporting(fd)?;
-        }
-        Ok(())
+    /// The same, while others go through it.
+    fn goes_past_the_cache(&self, file: &OpenFile) -> bool {
+        // Pages are written back in any order, and whole.
+        let append_only = file.lower_flags.contains(OFlags::APPEND) && self.write_back();
+        append_only || file.computed
     }
 
     pub(crate) fn do_release(&self, cx: &Context<'_>, op: &Release) -> Result<(), Errno> {
@@ -460,19 +444,6 @@ impl Inner {
                 "it may have been written through a mapping",
             );
         }
-    }
-
-    pub(crate) fn do_fsync(&self, op: &Fsync) -> Result<(), Errno> {
-        let sync = |fd: &OwnedFd| match op.data_only {
-            true => rustix::fs::fdatasync(fd),
-            false => rustix::fs::fsync(fd),
-        };
-        if let Ok(file) = self.files.get(op.handle.0)
-            && let Some(lower) = &file.lower
-        {
-            return lower.synced(&file.failures_seen, sync(&lower.fd));
-        }
-        sync(&*self.file(op.node, op.handle, Need::Read)?)
     }
 
     pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {

@@ -36,6 +36,7 @@ mod invalidation;
 mod io;
 mod io_mode;
 mod ioctl;
+mod late_errors;
 mod leases;
 mod listings;
 mod lock_ops;

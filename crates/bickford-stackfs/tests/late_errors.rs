@@ -1,0 +1,103 @@
+//! What the lower file system is asked when what was written is synced, and when a file is closed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs::{File, OpenOptions};
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bickford::mount::MountOptions;
+use bickford::ops::{Attr, Attributes, Entry, Fsync, Getattr, Lookup, Setattr, Write, Written};
+use bickford::session::MountedSession;
+use bickford::{Blocking, Context, Errno, NodeId, Session, SessionConfig, filesystem::blocking};
+use bickford_stackfs::{IoMode, Preset};
+use rustix::io::ReadWriteFlags;
+use support::{Mount, can_mount, with_io};
+
+const FILE: NodeId = NodeId(2);
+const VALID: Duration = Duration::from_secs(1);
+
+/// A directory with one file.
+#[derive(Clone, Default)]
+struct Strict {
+    /// Each sync of the file: whether the data were enough.
+    syncs: Arc<Mutex<Vec<bool>>>,
+}
+
+fn attr(node: NodeId) -> Attr {
+    match node {
+        NodeId::ROOT => Attr::directory(1, 0o755),
+        _ => Attr::file(2, 0o644, 0),
+    }
+}
+
+fn attributes(node: NodeId) -> Attributes {
+    let (attr, valid) = (attr(node), VALID);
+    Attributes { attr, valid }
+}
+
+impl blocking::FileSystem for Strict {
+    fn lookup(&self, _: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
+        match op.name.to_bytes() {
+            b"file" => Ok(Entry::new(FILE, attr(FILE), VALID)),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Context<'_>, op: Getattr) -> Result<Attributes, Errno> {
+        Ok(attributes(op.node))
+    }
+
+    fn setattr(&self, _: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
+        Ok(attributes(op.node))
+    }
+
+    fn write(&self, _: &Context<'_>, op: Write<'_>) -> Result<Written, Errno> {
+        Ok(Written(op.data.len() as u32))
+    }
+
+    fn fsync(&self, _: &Context<'_>, op: Fsync) -> Result<(), Errno> {
+        self.syncs.lock().unwrap().push(op.data_only);
+        Ok(())
+    }
+}
+
+/// At `point` until it is dropped.
+fn mounted(strict: Strict, point: &Path) -> MountedSession {
+    let config = SessionConfig::default();
+    Session::mount(Blocking(strict), point, &MountOptions::new(), config).unwrap()
+}
+
+fn writer(path: &Path) -> File {
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+#[test]
+fn a_single_write_past_the_cache_is_synced_where_it_is_to_be() {
+    if !can_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let lower = tempfile::tempdir_in(place.path()).unwrap();
+    let strict = Strict::default();
+    let below = mounted(strict.clone(), lower.path());
+    let settings = with_io(Preset::Fast.settings(), IoMode::Direct);
+    let mount = Mount::over(lower, |builder| builder.settings(settings));
+    let file = writer(&mount.path("file"));
+    let mut seen = Vec::new();
+    for (flags, synced) in [
+        (ReadWriteFlags::empty(), None),
+        (ReadWriteFlags::DSYNC, Some(true)),
+        (ReadWriteFlags::SYNC, Some(false)),
+    ] {
+        let text = [IoSlice::new(b"text")];
+        rustix::io::pwritev2(file.as_fd(), &text, 0, flags).unwrap();
+        seen.extend(synced);
+        assert_eq!(*strict.syncs.lock().unwrap(), seen);
+    }
+    drop((file, mount, below));
+}
