@@ -9,12 +9,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::backing::Backings;
+use crate::beneath::Beneath;
 use crate::credentials::Identity;
 use crate::descriptors::descriptor_limit;
 use crate::handles::HandleTable;
-use crate::io_mode::Beneath;
 use crate::leases::Leased;
-use crate::listings::Lister;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
@@ -172,7 +171,7 @@ impl Builder {
     }
 
     fn assemble(&self, root: Source, magic: u32, descriptors: usize) -> Result<Inner, Errno> {
-        let lister = Lister::new(root.shared.as_fd(), magic, root.own.is_some());
+        let beneath = Beneath::of(root.shared.as_fd(), magic, root.own.is_some());
         let mapped = are_mapped(root.shared.as_fd());
         let root = root.own.unwrap_or(root.shared);
         let wanted = self.settings.watch;
@@ -222,12 +221,7 @@ impl Builder {
             in_force: OnceLock::new(),
             fanotify: fanotify.and_then(Result::ok),
             overflows: Overflows::default(),
-            lower_reports_on_close: magic::reports_on_close(magic),
-            beneath: Beneath {
-                stacked: magic == magic::OVERLAY,
-                computed: magic::is_computed(magic),
-                lister,
-            },
+            beneath,
         })
     }
 }

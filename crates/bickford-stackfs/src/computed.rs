@@ -18,18 +18,23 @@ use crate::create::caller;
 use crate::credentials::Acting;
 use crate::io::Need;
 use crate::leases::{AT_ONCE, LEASE_PATIENCE};
-use crate::magic::{is_computed, magic};
+use crate::magic::{Traits, magic};
 
 /// More than any of these files makes at once.
 const READ_MAX: usize = 1 << 20;
 
 impl Inner {
+    /// What the file system of an open object does.
+    pub(crate) fn traits(&self, node: u64, fd: BorrowedFd<'_>) -> Traits {
+        match self.nodes.on_source(node) {
+            true => self.beneath.source,
+            false => magic(fd).map(Traits::of_magic).unwrap_or_default(),
+        }
+    }
+
     /// Whether the file system of an open object makes contents when they are read.
     pub(crate) fn is_computed(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
-        match self.nodes.on_source(node) {
-            true => self.beneath.computed,
-            false => magic(fd).is_ok_and(is_computed),
-        }
+        self.traits(node, fd).computed
     }
 
     /// Acts for the caller where `computed`.
@@ -50,7 +55,7 @@ impl Inner {
         node: u64,
         flags: OFlags,
     ) -> Result<OwnedFd, Errno> {
-        if self.nodes.on_source(node) && !self.beneath.computed {
+        if self.nodes.on_source(node) && !self.beneath.source.computed {
             return self.nodes.open(node, flags | AT_ONCE);
         }
         let object = self.nodes.object(node)?;

@@ -22,6 +22,7 @@ use crate::io_mode::IoMode;
 use crate::leases::AT_ONCE;
 use crate::locks::Claims;
 use crate::lower_files::{Description, Key};
+use crate::magic::Traits;
 use crate::mapped::Changed;
 use crate::sys;
 
@@ -47,6 +48,8 @@ pub(crate) struct OpenFile {
     mappable: bool,
     /// Its contents are made when they are read, whatever its size says.
     pub(crate) computed: bool,
+    /// Closing it below may tell what became of writes.
+    pub(crate) reports: bool,
     /// What record locks were taken through this handle.
     pub(crate) claims: Claims,
 }
@@ -65,6 +68,7 @@ impl OpenFile {
             counted: way.is_some(),
             mappable: both && matches!(way, Some(Way::Kernel(_))),
             computed: false,
+            reports: false,
             claims: Claims::default(),
         }
     }
@@ -143,6 +147,7 @@ impl Inner {
             let way = Some(Way::Kernel(id));
             let mut file = OpenFile::new(op.node.0, op.flags, OFlags::RDONLY, way);
             file.shares(&lower);
+            file.reports = self.may_report(op.node.0, lower.fd.as_fd());
             return self.handle(file, lower.fd.as_fd(), way);
         }
         let mut wanted = lower_flags(op.flags, self.write_back());
@@ -182,13 +187,16 @@ impl Inner {
             if is_writable(flags) {
                 self.on_demand_writers.insert(node, Arc::new(lower.fd));
             }
-            return Ok(self.treatment(node, 0, None, false));
+            let reports = self.beneath.mounts.reports_on_close;
+            return Ok(self.treatment(node, 0, None, false, reports));
         }
         let own = Description::new(Arc::new(lower.fd));
-        let scarce = self.lower_files.are_scarce()
-            && !self.lower_reports_on_close
-            && self.nodes.is_handle(node);
-        let computed = self.is_computed(node, own.fd.as_fd());
+        let Traits {
+            computed,
+            reports_on_close,
+        } = self.traits(node, own.fd.as_fd());
+        let scarce =
+            self.lower_files.are_scarce() && !reports_on_close && self.nodes.is_handle(node);
         let way = (self.in_force().io == IoMode::Passthrough && !computed).then(|| {
             let file = File {
                 lower: &own,
@@ -209,6 +217,7 @@ impl Inner {
         });
         let mut file = OpenFile::new(node, flags, lower.flags, way);
         file.computed = computed;
+        file.reports = reports_on_close;
         if computed {
             // Opened with the rights of its caller, it serves nobody else.
             let room = Permit::of(&self.open_dirs)?;
@@ -241,6 +250,7 @@ impl Inner {
     ) -> Result<Opened, Errno> {
         let (node, writable, mappable) = (file.node, file.writable, file.mappable);
         let past_the_cache = self.goes_past_the_cache(&file);
+        let reports = file.reports;
         let changed = mappable.then(|| last_changed(fd)).flatten();
         let handle = self.files.insert(file).map_err(|file| {
             self.uncount(&file);
@@ -253,7 +263,7 @@ impl Inner {
         if mappable {
             self.mapped.opened(node, changed);
         }
-        let mut opened = self.treatment(node, handle, way, others_write);
+        let mut opened = self.treatment(node, handle, way, others_write, reports);
         if past_the_cache {
             opened.flags |= OpenOutFlags::DIRECT_IO;
             opened.flags -= OpenOutFlags::KEEP_CACHE;
@@ -261,14 +271,21 @@ impl Inner {
         Ok(opened)
     }
 
-    fn treatment(&self, node: u64, handle: u64, way: Option<Way>, others_write: bool) -> Opened {
+    fn treatment(
+        &self,
+        node: u64,
+        handle: u64,
+        way: Option<Way>,
+        others_write: bool,
+        reports: bool,
+    ) -> Opened {
         let mut flags = OpenOutFlags::empty();
         let current = self.settings.exclusive || others_write && self.is_told_of_data();
         // What is written through a mapping of the lower file is not in the mount's page cache.
         if current && !self.mapped.contains(node) {
             flags |= OpenOutFlags::KEEP_CACHE;
         }
-        flags.set(OpenOutFlags::NOFLUSH, !self.hears_of_closes());
+        flags.set(OpenOutFlags::NOFLUSH, self.settings.exclusive && !reports);
         let mut backing_id = 0;
         if let Some(Way::Kernel(id)) = way {
             backing_id = id;

@@ -6,7 +6,7 @@ use bickford::Negotiation;
 use bickford::abi::InitFlags;
 use rustix::io::Errno;
 
-use crate::listings::Lister;
+use crate::beneath::Beneath;
 use crate::presets::{Settings, UnknownName};
 
 /// How data of open files travel.
@@ -86,16 +86,6 @@ pub(crate) struct Powers {
     pub(crate) override_modes: bool,
 }
 
-/// What SOURCE's file system is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beneath {
-    /// It lies on another one itself.
-    pub(crate) stacked: bool,
-    /// It makes contents when they are read.
-    pub(crate) computed: bool,
-    pub(crate) lister: Lister,
-}
-
 /// Why a mode that was asked for cannot be, and what to do.
 fn impossible(wanted: IoMode, powers: Powers, negotiation: &Negotiation) -> Option<String> {
     let (offered, withheld) = (negotiation.offered(), negotiation.withheld());
@@ -119,6 +109,16 @@ fn impossible(wanted: IoMode, powers: Powers, negotiation: &Negotiation) -> Opti
         }
         _ => None,
     }
+}
+
+/// Why the kernel is to ask for every open, which io=cached does without.
+fn unfit_for_cached(beneath: Beneath) -> Option<&'static str> {
+    if beneath.source.computed {
+        // Only an answer to open(2) can keep the kernel from believing sizes.
+        return Some("SOURCE computes what its files contain, and they are read past the cache");
+    }
+    let reports = beneath.source.reports_on_close;
+    reports.then_some("SOURCE tells what became of writes when a file is closed")
 }
 
 /// Settles the mode and asks the kernel for what it takes.
@@ -145,15 +145,12 @@ pub(crate) fn settle(
             wanted
         }
     };
-    let io = match io {
-        // Only an answer to open(2) can keep the kernel from believing sizes.
-        IoMode::Cached if beneath.computed => {
-            tracing::warn!(
-                "StackFS: SOURCE computes what its files contain: io=plain, so that they are read past the cache"
-            );
+    let io = match (io, unfit_for_cached(beneath)) {
+        (IoMode::Cached, Some(reason)) => {
+            tracing::warn!("StackFS: {reason}: io=plain instead of io=cached");
             IoMode::Plain
         }
-        io => io,
+        _ => io,
     };
     match io {
         IoMode::Passthrough => {
@@ -185,6 +182,7 @@ pub(crate) fn settle(
 mod tests {
     use super::*;
     use crate::Preset;
+    use crate::magic::Traits;
     use bickford::abi::InitIn;
 
     fn settled(io: IoMode, offered: InitFlags, register: bool) -> Result<InForce, Errno> {
@@ -252,18 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn files_are_opened_by_request_where_their_contents_are_computed() {
+    fn files_are_opened_by_request_where_source_wants_it() {
         let powers = Powers {
             register: true,
             override_modes: true,
         };
-        for (asked, computed, io) in [
-            (IoMode::Cached, true, IoMode::Plain),
-            (IoMode::Cached, false, IoMode::Cached),
-            (IoMode::Auto, true, IoMode::Passthrough),
+        for (asked, source, io) in [
+            (IoMode::Cached, "proc", IoMode::Plain),
+            (IoMode::Cached, "nfs4", IoMode::Plain),
+            (IoMode::Cached, "ext4", IoMode::Cached),
+            (IoMode::Auto, "proc", IoMode::Passthrough),
         ] {
             let beneath = Beneath {
-                computed,
+                source: Traits::of_type(source),
                 ..Beneath::default()
             };
             let settled = settled_with(asked, InitFlags::all(), powers, beneath);

@@ -1,27 +1,39 @@
 //! What is told of writes when they are synced, and when a file is closed.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bickford::ops::{Flush, Write};
 use bickford::{FileHandle, NodeId};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::io::Need;
+use crate::io::{Need, errno};
 use crate::locks::Holder;
 use crate::{Inner, sys};
 
 impl Inner {
-    /// Whether anything is done when a descriptor is closed: locks of others are let go, or the lower file
-    /// system says what became of writes.
-    pub(crate) fn hears_of_closes(&self) -> bool {
-        !self.settings.exclusive || self.lower_reports_on_close
+    /// Whether closing any file does anything: locks of others are let go, or a lower file system says what
+    /// became of writes.
+    fn hears_of_closes(&self) -> bool {
+        let any = self.beneath.source.or(self.beneath.mounts);
+        !self.settings.exclusive || any.reports_on_close
+    }
+
+    /// Whether closing a file that is open for reading may say so, for as much as that costs where nothing does.
+    pub(crate) fn may_report(&self, node: u64, fd: BorrowedFd<'_>) -> bool {
+        match self.beneath.mounts.reports_on_close {
+            true => self.traits(node, fd).reports_on_close,
+            false => self.beneath.source.reports_on_close,
+        }
     }
 
     pub(crate) fn do_flush(&self, op: &Flush) -> Result<(), Errno> {
         // Also in answer to the one that the kernel sends in spite of NOFLUSH, with its write-back cache.
-        if op.handle.0 == 0 || !self.hears_of_closes() {
+        if !self.hears_of_closes() {
             return Err(Errno::NOSYS);
+        }
+        if op.handle.0 == 0 {
+            return self.flush_unasked(op.node.0);
         }
         let file = self.files.get(op.handle.0)?;
         let holder = Holder {
@@ -32,12 +44,21 @@ impl Inner {
             self.waiting.wake();
         }
         file.claims.prune();
-        if self.lower_reports_on_close {
-            let fd = self.descriptor(&file)?;
-            let fd = fd.try_clone().map_err(|error| crate::io::errno(&error))?;
-            sys::close_reporting(fd)?;
+        match file.reports {
+            true => close_copy(&*self.descriptor(&file)?),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Of a file that the kernel opened without asking: it has been written through what is kept open of it.
+    fn flush_unasked(&self, node: u64) -> Result<(), Errno> {
+        if !self.beneath.mounts.reports_on_close {
+            return Err(Errno::NOSYS);
+        }
+        match self.on_demand_writers.get(node) {
+            Some(fd) if self.traits(node, fd.as_fd()).reports_on_close => close_copy(&fd),
+            _ => Ok(()),
+        }
     }
 
     /// fsync(2), or fdatasync(2) where the data are enough.
@@ -72,4 +93,8 @@ impl Inner {
             _ => Ok(()),
         }
     }
+}
+
+fn close_copy(fd: &OwnedFd) -> Result<(), Errno> {
+    sys::close_reporting(fd.try_clone().map_err(|error| errno(&error))?)
 }

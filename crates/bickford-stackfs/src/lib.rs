@@ -22,6 +22,7 @@
 
 mod append;
 mod backing;
+mod beneath;
 mod builder;
 mod caller;
 mod computed;
@@ -67,12 +68,13 @@ pub use presets::{Lower, Preset, Settings, UnknownName};
 use racing::Racing;
 
 use backing::Backings;
+use beneath::Beneath;
 use credentials::Identity;
 use descriptors::Share;
 use dir::OpenDir;
 use handles::HandleTable;
 use io::OpenFile;
-use io_mode::{Beneath, InForce};
+use io_mode::InForce;
 use leases::Leased;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
@@ -115,7 +117,6 @@ pub(crate) struct Inner {
     on_demand_writers: DescriptorCache,
     /// Settled when the session begins.
     in_force: OnceLock<InForce>,
-    lower_reports_on_close: bool,
     /// Where the lower directory is watched.
     fanotify: Option<Fanotify>,
     overflows: Overflows,

@@ -6,15 +6,10 @@
 //! renames what it lists finds its new names for ever without; ramfs and others keep the position with it, and pass
 //! over names where some were removed.
 
-use std::os::fd::BorrowedFd;
-use std::path::Path;
-
 use bickford::Negotiation;
 use bickford::abi::InitFlags;
-use bickford::mount::MountEntry;
 
 use crate::magic;
-use crate::node::ProcFd;
 
 /// The interface of Linux 6.14.
 const TMPFS_MINOR: u32 = 42;
@@ -35,12 +30,9 @@ impl Lister {
         self.alone
     }
 
-    /// Of SOURCE, open as `source`; `private` says that nobody can mount below it any more.
-    pub(crate) fn new(source: BorrowedFd<'_>, magic: u32, private: bool) -> Self {
-        Self {
-            magic,
-            alone: private && has_no_mounts(source),
-        }
+    /// Of SOURCE; see [`Self::is_alone`].
+    pub(crate) fn new(magic: u32, alone: bool) -> Self {
+        Self { magic, alone }
     }
 
     /// Whether a listing goes on in a directory that was opened anew.
@@ -71,24 +63,8 @@ impl Lister {
     }
 }
 
-/// Not where that cannot be known.
-fn has_no_mounts(directory: BorrowedFd<'_>) -> bool {
-    let path = std::fs::read_link(ProcFd::path(directory));
-    let (Ok(path), Ok(mounts)) = (path, MountEntry::all()) else {
-        return false;
-    };
-    // Outside the root of this process it is told without.
-    if !path.is_absolute() {
-        return false;
-    }
-    let below = |place: &Path| place != path && place.starts_with(&path);
-    !mounts.iter().any(|mount| below(&mount.mountpoint))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]
@@ -100,14 +76,5 @@ mod tests {
             assert!(!goes_on(magic, true, 45), "{name}");
         }
         assert!(!goes_on(magic::EXT, false, 45), "others may be below");
-    }
-
-    #[test]
-    fn mounts_below_are_found() {
-        let root = std::fs::File::open("/").unwrap();
-        assert!(!has_no_mounts(root.as_fd()), "/proc is there");
-        let dir = tempfile::tempdir().unwrap();
-        let dir = std::fs::File::open(dir.path()).unwrap();
-        assert!(has_no_mounts(dir.as_fd()));
     }
 }

@@ -17,33 +17,93 @@ pub(crate) fn magic(object: impl AsFd) -> Result<u32, Errno> {
     Ok(rustix::fs::fstatfs(object)?.f_type as u32)
 }
 
-/// Whether close(2) can fail with what a write left undone: NFS, CIFS, SMB2, FUSE, 9p, Ceph.
-pub(crate) fn reports_on_close(magic: u32) -> bool {
-    const NFS: u32 = libc::NFS_SUPER_MAGIC as u32;
-    matches!(
-        magic,
-        NFS | 0xff53_4d42 | 0xfe53_4d42 | FUSE | 0x0102_1997 | 0x00c3_6400
-    )
+/// What a file system does that others do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// It makes contents when they are read, whatever size its files tell.
+    pub(crate) computed: bool,
+    /// close(2) can fail with what a write left undone.
+    pub(crate) reports_on_close: bool,
 }
 
-/// File systems that make contents when they are read, whatever size their files tell; the first are configfs and
-/// pstore.
-const COMPUTED: [u32; 12] = [
-    0x6265_6570,
-    0x6165_676c,
-    libc::PROC_SUPER_MAGIC as u32,
-    libc::SYSFS_MAGIC as u32,
-    libc::DEBUGFS_MAGIC as u32,
-    libc::TRACEFS_MAGIC as u32,
-    libc::SECURITYFS_MAGIC as u32,
-    libc::CGROUP_SUPER_MAGIC as u32,
-    libc::CGROUP2_SUPER_MAGIC as u32,
-    libc::BPF_FS_MAGIC as u32,
-    libc::RDTGROUP_SUPER_MAGIC as u32,
-    libc::SELINUX_MAGIC as u32,
+/// By number and, as mountinfo tells it, by type.
+type Known = &'static [(u32, &'static str)];
+
+const COMPUTED: Known = &[
+    (0x6265_6570, "configfs"),
+    (0x6165_676c, "pstore"),
+    (libc::PROC_SUPER_MAGIC as u32, "proc"),
+    (libc::SYSFS_MAGIC as u32, "sysfs"),
+    (libc::DEBUGFS_MAGIC as u32, "debugfs"),
+    (libc::TRACEFS_MAGIC as u32, "tracefs"),
+    (libc::SECURITYFS_MAGIC as u32, "securityfs"),
+    (libc::CGROUP_SUPER_MAGIC as u32, "cgroup"),
+    (libc::CGROUP2_SUPER_MAGIC as u32, "cgroup2"),
+    (libc::BPF_FS_MAGIC as u32, "bpf"),
+    (libc::RDTGROUP_SUPER_MAGIC as u32, "resctrl"),
+    (libc::SELINUX_MAGIC as u32, "selinuxfs"),
+];
+const REPORTING: Known = &[
+    (libc::NFS_SUPER_MAGIC as u32, "nfs"),
+    (libc::NFS_SUPER_MAGIC as u32, "nfs4"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb3"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "ceph"),
+    (FUSE, "fuse"),
+    (FUSE, "fuseblk"),
 ];
 
-/// Whether the contents of files are made when they are read.
-pub(crate) fn is_computed(magic: u32) -> bool {
-    COMPUTED.contains(&magic)
+impl Traits {
+    /// What a file system does of which nothing is known.
+    pub(crate) const ANY: Self = Self {
+        computed: true,
+        reports_on_close: true,
+    };
+
+    pub(crate) fn of_magic(magic: u32) -> Self {
+        Self::of(|(number, _)| number == magic)
+    }
+
+    /// `kind` is the type, with a subtype or without.
+    pub(crate) fn of_type(kind: &str) -> Self {
+        let kind = kind.split('.').next().unwrap_or(kind);
+        Self::of(|(_, name)| name == kind)
+    }
+
+    fn of(is: impl Fn((u32, &str)) -> bool) -> Self {
+        let any = |known: Known| known.iter().any(|&one| is(one));
+        Self {
+            computed: any(COMPUTED),
+            reports_on_close: any(REPORTING),
+        }
+    }
+
+    /// What either does.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            computed: self.computed || other.computed,
+            reports_on_close: self.reports_on_close || other.reports_on_close,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_is_known_by_its_number_and_its_type() {
+        let computed = Traits::of_type("proc");
+        assert!(computed.computed && !computed.reports_on_close);
+        assert_eq!(computed, Traits::of_magic(libc::PROC_SUPER_MAGIC as u32));
+        for kind in ["fuse", "fuse.sshfs", "fuseblk"] {
+            assert_eq!(Traits::of_type(kind), Traits::of_magic(FUSE), "{kind}");
+        }
+        assert_eq!(
+            Traits::of_type("ext4").or(Traits::of_magic(EXT)),
+            Traits::default()
+        );
+        assert_eq!(computed.or(Traits::ANY), Traits::ANY);
+    }
 }

@@ -3,15 +3,18 @@
 
 mod support;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bickford::mount::MountOptions;
-use bickford::ops::{Attr, Attributes, Entry, Fsync, Getattr, Lookup, Setattr, Write, Written};
+use bickford::ops::{
+    Attr, Attributes, Entry, Flush, Fsync, Getattr, Lookup, Setattr, Write, Written,
+};
 use bickford::session::MountedSession;
 use bickford::{Blocking, Context, Errno, NodeId, Session, SessionConfig, filesystem::blocking};
 use bickford_stackfs::{IoMode, Preset};
@@ -60,6 +63,10 @@ impl blocking::FileSystem for Strict {
         Ok(Written(op.data.len() as u32))
     }
 
+    fn flush(&self, _: &Context<'_>, _: Flush) -> Result<(), Errno> {
+        Err(Errno::NOSPC)
+    }
+
     fn fsync(&self, _: &Context<'_>, op: Fsync) -> Result<(), Errno> {
         self.syncs.lock().unwrap().push(op.data_only);
         Ok(())
@@ -100,4 +107,43 @@ fn a_single_write_past_the_cache_is_synced_where_it_is_to_be() {
         assert_eq!(*strict.syncs.lock().unwrap(), seen);
     }
     drop((file, mount, below));
+}
+
+#[test]
+fn closing_tells_what_a_file_system_below_source_says_then() {
+    if !can_mount() {
+        return;
+    }
+    for (preset, io) in [
+        (Preset::Base, IoMode::Plain),
+        (Preset::Fast, IoMode::Plain),
+        (Preset::Fast, IoMode::Passthrough),
+        (Preset::Fast, IoMode::Direct),
+        (Preset::Fast, IoMode::Cached),
+    ] {
+        for directory in ["", "below"] {
+            let place = tempfile::tempdir().unwrap();
+            let lower = tempfile::tempdir_in(place.path()).unwrap();
+            let point = lower.path().join(directory);
+            fs::create_dir_all(&point).unwrap();
+            let below = mounted(Strict::default(), &point);
+            let settings = with_io(preset.settings(), io);
+            let mount = Mount::over(lower, |builder| builder.settings(settings));
+            for name in ["file", "file", "beside"] {
+                let path = match name {
+                    "file" => mount.path(directory).join(name),
+                    _ if directory.is_empty() => continue,
+                    name => mount.path(name),
+                };
+                let mut options = OpenOptions::new();
+                let file = options.write(true).create(true).open(path).unwrap();
+                // It says whether closing failed.
+                let mut echo = Command::new("/bin/echo");
+                echo.arg("text").stdout(file).stderr(Stdio::null());
+                let told = !echo.status().unwrap().success();
+                assert_eq!(told, name == "file", "{} {directory:?} {name}", io.name());
+            }
+            drop((mount, below));
+        }
+    }
 }
