@@ -25,7 +25,6 @@ const WANTED: InitFlags = InitFlags::DONT_MASK
     .union(InitFlags::PARALLEL_DIROPS)
     .union(InitFlags::DO_READDIRPLUS)
     .union(InitFlags::READDIRPLUS_AUTO)
-    .union(InitFlags::CACHE_SYMLINKS)
     .union(InitFlags::AUTO_INVAL_DATA)
     .union(InitFlags::ASYNC_READ);
 const LOCKS: InitFlags = InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS);
@@ -37,6 +36,11 @@ impl FileSystem for StackFs {
 
     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(WANTED);
+        // Where a symbolic link leads is computed, too, and told to each caller alone.
+        let beneath = &self.inner.beneath;
+        if !beneath.source.or(beneath.mounts).computed {
+            negotiation.want(InitFlags::CACHE_SYMLINKS);
+        }
         if self.inner.settings.permission_checks {
             if !negotiation.offered().contains(InitFlags::POSIX_ACL) {
                 tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");

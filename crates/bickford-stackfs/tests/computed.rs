@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -129,12 +129,43 @@ fn procfs_tells_nobody_more_than_it_would_itself() {
             let stat = as_nobody("cat $1", &shown.join("stat")).unwrap();
             assert_eq!(stat, as_nobody("cat $1", &native.join("stat")).unwrap());
         }
+        let link = |path: &Path| fs::read_link(path.join("exe")).unwrap();
+        assert_eq!(link(&shown), link(&native));
         for (script, file) in [("cat $1", "maps"), ("readlink $1", "exe")] {
             assert_eq!(as_nobody(script, &native.join(file)), None, "{file}");
             let said = as_nobody(script, &shown.join(file));
             assert_eq!(said.unwrap_or_default(), "", "{} {file}", io.name());
         }
         drop((held, bound, mount));
+    }
+}
+
+#[test]
+fn a_symbolic_link_of_procfs_leads_where_it_leads_now() {
+    if !can_mount() {
+        return;
+    }
+    for io in MODES {
+        let lower = tempfile::tempdir().unwrap();
+        let bound = Mounted::bound("/proc", &lower.path().join("proc"));
+        std::os::unix::fs::symlink("to", lower.path().join("link")).unwrap();
+        let mount = mounted(lower, io);
+        // Waits in one directory, and then in another.
+        let script = "cd /; echo; read line; cd /proc; echo; read line";
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script]).stdin(Stdio::piped());
+        let mut shell = shell.stdout(Stdio::piped()).spawn().unwrap();
+        let (mut said, mut told) = (shell.stdout.take().unwrap(), shell.stdin.take().unwrap());
+        let cwd = mount.path("proc").join(shell.id().to_string()).join("cwd");
+        for directory in ["/", "/proc"] {
+            said.read_exact(&mut [0]).unwrap();
+            let leads = fs::read_link(&cwd).unwrap();
+            assert_eq!(leads, Path::new(directory), "{}", io.name());
+            told.write_all(b"\n").unwrap();
+        }
+        shell.wait().unwrap();
+        assert_eq!(fs::read_link(mount.path("link")).unwrap(), Path::new("to"));
+        drop((bound, mount));
     }
 }
 
