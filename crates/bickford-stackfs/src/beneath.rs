@@ -30,7 +30,7 @@ impl Beneath {
         let none = below.as_ref().is_some_and(Vec::is_empty);
         Self {
             stacked: magic == OVERLAY,
-            source: Traits::of_magic(magic),
+            source: Traits::of_directory(source, magic),
             mounts: match &below {
                 Some(_) => mounts.unwrap_or_default(),
                 None => Traits::ANY,

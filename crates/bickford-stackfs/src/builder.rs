@@ -199,7 +199,7 @@ impl Builder {
                 all / 2
             };
         Ok(Inner {
-            settings: self.settings,
+            settings: self.settings.over(beneath.source),
             nodes,
             files: HandleTable::new(OPENS_MAX),
             lower_files: LowerFiles::new(budget.share(files)),
@@ -287,7 +287,11 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::magic::Traits;
+    use crate::node::ROOT;
 
     #[test]
     fn a_source_that_is_missing_or_a_file_is_said() {
@@ -311,5 +315,34 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("ulimit -n"), "{error}");
+    }
+
+    #[test]
+    fn no_name_is_cached_that_may_have_other_spellings() {
+        let fast = Preset::Fast.settings();
+        let folding = fast.over(Traits::ANY);
+        let names = |settings: Settings| (settings.entry_timeout, settings.negative_timeout);
+        assert_eq!(names(folding), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(folding.attr_timeout, fast.attr_timeout);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        for handles in [true, false] {
+            let builder = StackFs::builder(dir.path()).file_handles(handles);
+            let root = Source::open(dir.path(), GenericFlags::empty()).unwrap();
+            let mut inner = builder.assemble(root, magic::EXT, 256).unwrap();
+            let found = inner.nodes.lookup(ROOT, c"file").unwrap();
+            assert_eq!(inner.entry(&found).entry_valid, fast.entry_timeout);
+            inner.beneath.mounts.folds_case = true;
+            // On SOURCE, unless that cannot be told.
+            let valid = match inner.nodes.on_source(found.node) {
+                true => fast.entry_timeout,
+                false => Duration::ZERO,
+            };
+            assert_eq!(inner.entry(&found).entry_valid, valid);
+            assert_eq!(
+                inner.name_timeout(found.node, Duration::MAX).is_zero(),
+                valid.is_zero()
+            );
+        }
     }
 }

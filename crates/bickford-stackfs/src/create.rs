@@ -44,7 +44,7 @@ impl Inner {
         match found {
             Ok(found) => Ok(self.entry(&found)),
             Err(Errno::NOENT) if !self.settings.negative_timeout.is_zero() => {
-                let valid = self.timeout(node, self.settings.negative_timeout);
+                let valid = self.name_timeout(node, self.settings.negative_timeout);
                 Ok(Entry::negative(valid))
             }
             Err(error) => Err(error),

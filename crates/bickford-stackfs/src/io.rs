@@ -194,6 +194,7 @@ impl Inner {
         let Traits {
             computed,
             reports_on_close,
+            ..
         } = self.traits(node, own.fd.as_fd());
         let scarce =
             self.lower_files.are_scarce() && !reports_on_close && self.nodes.is_handle(node);

@@ -1,6 +1,6 @@
 //! File systems by the number that statfs(2) tells of them.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -24,6 +24,8 @@ pub(crate) struct Traits {
     pub(crate) computed: bool,
     /// close(2) can fail with what a write left undone.
     pub(crate) reports_on_close: bool,
+    /// One name has as many spellings as its letters have cases, or may have.
+    pub(crate) folds_case: bool,
 }
 
 /// By number and, as mountinfo tells it, by type.
@@ -54,12 +56,36 @@ const REPORTING: Known = &[
     (FUSE, "fuseblk"),
 ];
 
+const FOLDING: Known = &[
+    (FAT, "vfat"),
+    (FAT, "msdos"),
+    (0x2011_bab0, "exfat"),
+    (0x7366_746e, "ntfs3"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb3"),
+    (0x4244, "hfs"),
+    (0x482b, "hfsplus"),
+];
+/// `FS_CASEFOLD_FL`, which chattr(1) sets of a directory (`+F`).
+const CASEFOLD: u32 = 0x4000_0000;
+
 impl Traits {
     /// What a file system does of which nothing is known.
     pub(crate) const ANY: Self = Self {
         computed: true,
         reports_on_close: true,
+        folds_case: true,
     };
+
+    /// What the file system of a directory does, `magic`, and what the directory says of itself.
+    pub(crate) fn of_directory(directory: BorrowedFd<'_>, magic: u32) -> Self {
+        let known = Self::of_magic(magic);
+        let flags = rustix::fs::ioctl_getflags(directory).map(|flags| flags.bits());
+        Self {
+            folds_case: known.folds_case || flags.is_ok_and(|flags| flags & CASEFOLD != 0),
+            ..known
+        }
+    }
 
     pub(crate) fn of_magic(magic: u32) -> Self {
         Self::of(|(number, _)| number == magic)
@@ -76,6 +102,7 @@ impl Traits {
         Self {
             computed: any(COMPUTED),
             reports_on_close: any(REPORTING),
+            folds_case: any(FOLDING),
         }
     }
 
@@ -84,6 +111,7 @@ impl Traits {
         Self {
             computed: self.computed || other.computed,
             reports_on_close: self.reports_on_close || other.reports_on_close,
+            folds_case: self.folds_case || other.folds_case,
         }
     }
 }
@@ -95,7 +123,8 @@ mod tests {
     #[test]
     fn a_file_system_is_known_by_its_number_and_its_type() {
         let computed = Traits::of_type("proc");
-        assert!(computed.computed && !computed.reports_on_close);
+        assert!(computed.computed && !computed.reports_on_close && !computed.folds_case);
+        assert!(Traits::of_type("vfat").folds_case && Traits::of_magic(FAT).folds_case);
         assert_eq!(computed, Traits::of_magic(libc::PROC_SUPER_MAGIC as u32));
         for kind in ["fuse", "fuse.sshfs", "fuseblk"] {
             assert_eq!(Traits::of_type(kind), Traits::of_magic(FUSE), "{kind}");

@@ -97,7 +97,7 @@ impl Inner {
         let entry_valid = match self.settings.watch && found.elsewhere {
             // Names are told of directories of SOURCE's own mount alone.
             true => self.settings.entry_timeout.min(UNWATCHED),
-            false => self.timeout(found.node, self.settings.entry_timeout),
+            false => self.name_timeout(found.node, self.settings.entry_timeout),
         };
         Entry {
             node: NodeId(found.node),
@@ -115,6 +115,15 @@ impl Inner {
         match self.settings.watch && !watched() {
             true => wanted.min(UNWATCHED),
             false => wanted,
+        }
+    }
+
+    /// The same for names that have to do with a node: none where they have other spellings, of which the kernel
+    /// hears nothing.
+    pub(crate) fn name_timeout(&self, node: u64, wanted: Duration) -> Duration {
+        match self.beneath.mounts.folds_case && self.nodes.may_fold_case(node) {
+            true => Duration::ZERO,
+            false => self.timeout(node, wanted),
         }
     }
 

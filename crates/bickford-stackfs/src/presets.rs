@@ -7,6 +7,7 @@ use bickford::mount::{AccessPolicy, MountOptions};
 
 use crate::builder::Error;
 use crate::io_mode::IoMode;
+use crate::magic::Traits;
 
 /// As long as the kernel remembers anything: nobody else changes the lower directory.
 pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -197,6 +198,19 @@ impl Settings {
         } else {
             return Ok(());
         }))
+    }
+
+    /// As far as a SOURCE that does this allows.
+    pub(crate) fn over(self, source: Traits) -> Self {
+        if !source.folds_case {
+            return self;
+        }
+        // The kernel hears nothing of the other spellings of a name that is made or removed.
+        Self {
+            entry_timeout: Duration::ZERO,
+            negative_timeout: Duration::ZERO,
+            ..self
+        }
     }
 
     /// Caches for good, as far as whoever else changes the lower directory allows.

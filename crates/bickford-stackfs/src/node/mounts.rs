@@ -11,12 +11,13 @@ use bickford::mount::MountEntry;
 use rustix::fs::{AtFlags, FileType, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 
-use crate::magic::EXT;
+use crate::magic::{EXT, Traits, magic};
 use crate::sys::{self, HANDLE_INODE_GENERATION, LowerHandle};
 
 use super::devices::device;
 use super::fleeting::lasting;
-use super::{Nodes, ProcFd};
+use super::table::Location;
+use super::{Nodes, ProcFd, ROOT};
 
 /// Mounts below SOURCE that are known at most; objects on further ones are held by descriptor.
 const MOUNTS_MAX: usize = 4096;
@@ -33,6 +34,8 @@ pub(crate) struct LowerMount {
     pub(crate) direct: bool,
     /// The mount whose nodes its files are.
     files: u16,
+    /// Its names may have several spellings.
+    folds_case: bool,
 }
 
 /// What two mounts must have in common for their files to be the same nodes: device, flags of the mount, and the
@@ -143,6 +146,7 @@ impl Mounts {
             device: rustix::fs::fstat(root)?.st_dev,
             direct,
             files: 0,
+            folds_case: Traits::of_magic(magic).folds_case,
         };
         Ok(Self {
             list: RwLock::new(vec![Arc::new(mount)]),
@@ -183,6 +187,7 @@ impl Mounts {
         }
         sys::open_by_handle(fd.as_fd(), &handle, OFlags::PATH)?;
         let view = View::of(fd.as_fd())?;
+        let folds_case = Traits::of_magic(magic(&fd)?).folds_case;
         loop {
             let known = self.read(<[_]>::to_vec);
             let same = self.showing(&known, &handle, &view);
@@ -205,6 +210,7 @@ impl Mounts {
                 device: view.device,
                 direct: false,
                 files: same.unwrap_or(number),
+                folds_case,
             });
             list.push(Arc::clone(&mount));
             return Ok(mount);
@@ -263,6 +269,18 @@ impl Nodes {
             mount,
             handle,
         })
+    }
+
+    /// Whether names in such a directory may have several spellings, or the name of such an object, where that is so
+    /// on some mount below SOURCE.
+    pub(crate) fn may_fold_case(&self, node: u64) -> bool {
+        match self.locate(node) {
+            Ok(Location::Handle { mount, .. }) => {
+                self.mount(mount).is_none_or(|mount| mount.folds_case)
+            }
+            // Few of those file systems have handles that last.
+            _ => node != ROOT,
+        }
     }
 
     /// The same object on the mount of `dir`. EXDEV where that is not one through which files are the same nodes.
