@@ -278,7 +278,9 @@ impl FileSystem for StackFs {
     }
 
     fn setxattr(&self, cx: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
-        reply.complete(self.inner.do_setxattr(cx, &op));
+        let done = self.inner.do_setxattr(cx, &op);
+        self.inner.changed_xattr(cx, op.node, done.is_ok());
+        reply.complete(done);
     }
 
     fn listxattr(&self, cx: &Context<'_>, op: Listxattr, reply: Reply<XattrAnswer>) {
@@ -286,7 +288,9 @@ impl FileSystem for StackFs {
     }
 
     fn removexattr(&self, cx: &Context<'_>, op: Removexattr<'_>, reply: Reply<()>) {
-        reply.complete(self.inner.do_removexattr(cx, &op));
+        let done = self.inner.do_removexattr(cx, &op);
+        self.inner.changed_xattr(cx, op.node, done.is_ok());
+        reply.complete(done);
     }
 
     fn opendir(&self, cx: &Context<'_>, op: Opendir, reply: Reply<Opened>) {

@@ -1,7 +1,7 @@
-//! Attributes of directories that were asked for while the directory changed.
+//! Attributes that were asked for while they changed.
 //!
 //! A request that makes or removes a name has the kernel drop the attributes of the directory when it is
-//! answered. A GETATTR whose answer was read before the change may reach the kernel after that, and the
+//! answered, and one that sets an extended attribute or an ACL those of the file. A GETATTR whose answer was read before the change may reach the kernel after that, and the
 //! kernel takes it (it compares `attr_version`, which such a change does not raise): with attributes that are
 //! cached for good, size, times and link count would stay as they were. A notification raises the version, so
 //! one is sent before the change is answered wherever another thread may have such an answer under way.
@@ -16,7 +16,7 @@ use crate::Inner;
 use crate::invalidation::forget_attributes_now;
 use crate::sharded::spread;
 
-/// Directories that share a place cost a notification too many at worst.
+/// Nodes that share a place cost a notification too many at worst.
 const PLACES: usize = 1024;
 /// How long an answer takes at most from when it is asked for until the kernel has taken it, in milliseconds.
 const UNDER_WAY: u64 = 1_000;
@@ -66,10 +66,10 @@ impl Place {
     }
 }
 
-/// Who asked for attributes of which directory.
+/// Who asked for attributes of which node.
 pub(crate) struct Racing {
     places: Box<[Place]>,
-    /// Listings with attributes (READDIRPLUS): of any directory in what they list.
+    /// Listings with attributes (READDIRPLUS): of anything in what they list.
     listings: Place,
 }
 
@@ -105,7 +105,7 @@ impl Racing {
         self.listings.asks(thread, now_ms());
     }
 
-    /// Whether a directory that this thread has just changed may have been asked for by another.
+    /// Whether a node that this thread has just changed may have been asked for by another.
     pub(crate) fn races(&self, node: u64, thread: u32) -> bool {
         let now = now_ms();
         let place = self.place(node);
@@ -118,10 +118,17 @@ impl Inner {
     pub(crate) fn changed(&self, cx: &Context<'_>, directory: NodeId, changed: bool) {
         // What failed may have made a name, and removed it again.
         self.name_changes.count(directory.0);
+        if changed {
+            self.forget_raced(cx, directory, "a name in it was changed");
+        }
+    }
+
+    /// A request has changed attributes that the kernel drops, without more, when it is answered.
+    pub(crate) fn forget_raced(&self, cx: &Context<'_>, node: NodeId, why: &str) {
         // What is cached for no longer than a second is right again by itself.
         let for_long = self.settings.attr_timeout > Duration::from_secs(1);
-        if changed && for_long && self.racing.races(directory.0, cx.pid()) {
-            forget_attributes_now(cx, directory, "a name in it was changed");
+        if for_long && self.racing.races(node.0, cx.pid()) {
+            forget_attributes_now(cx, node, why);
         }
     }
 }

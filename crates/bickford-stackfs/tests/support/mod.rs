@@ -67,13 +67,14 @@ impl Mount {
         })
     }
 
-    /// Serves `lower` with a layer over it.
+    /// Serves `lower` with a layer over it, which may wait: no other request is bound to its thread.
     pub(crate) fn below_layer(
         layer: impl Layer,
         lower: tempfile::TempDir,
         settings: impl FnOnce(Builder) -> Builder,
     ) -> Self {
         Self::begin(DEADLINE, lower, settings, |stackfs, device, config| {
+            let config = config.transport(TransportChoice::DevFuse);
             Session::start(Layered::new(layer, stackfs), device, config)
         })
     }
