@@ -75,7 +75,7 @@ impl Inner {
         if let Ok(file) = self.files.get(handle.0)
             && let Some(lower) = &file.lower
         {
-            return lower.synced(&file.failures_seen, sync(&lower.fd));
+            return lower.synced(&file.failures_seen, sync);
         }
         sync(&*self.file(node, handle, Need::Read)?)
     }

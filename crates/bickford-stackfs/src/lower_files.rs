@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -28,12 +28,18 @@ pub(crate) struct Key {
 pub(crate) struct Description {
     pub(crate) fd: Arc<OwnedFd>,
     failures: Mutex<Failures>,
+    /// A sync has.
+    ended: Condvar,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Failures {
     count: u64,
     last: Option<Errno>,
+    /// Syncs so far.
+    begun: u64,
+    /// Those under way, by number: no more than there are threads.
+    under_way: Vec<u64>,
 }
 
 impl Description {
@@ -41,6 +47,7 @@ impl Description {
         Arc::new(Self {
             fd,
             failures: Mutex::default(),
+            ended: Condvar::new(),
         })
     }
 
@@ -49,13 +56,37 @@ impl Description {
         lock(&self.failures).count
     }
 
-    /// What fsync(2) answers through an open that was told `seen` failures, after it answered `synced` through
-    /// the description.
-    pub(crate) fn synced(&self, seen: &AtomicU64, synced: Result<(), Errno>) -> Result<(), Errno> {
+    /// What `sync`, which is fsync(2) through the description, answers through an open that was told `seen` failures.
+    pub(crate) fn synced(
+        &self,
+        seen: &AtomicU64,
+        sync: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let own = {
+            let mut failures = lock(&self.failures);
+            failures.begun += 1;
+            let own = failures.begun;
+            failures.under_way.push(own);
+            own
+        };
+        let synced = sync(&self.fd);
         let mut failures = lock(&self.failures);
-        if let Err(error) = synced {
-            failures.count += 1;
-            failures.last = Some(error);
+        failures.under_way.retain(|&other| other != own);
+        self.ended.notify_all();
+        match synced {
+            Err(error) => {
+                failures.count += 1;
+                failures.last = Some(error);
+            }
+            // The kernel may have told one of these already what is meant for this one, too.
+            Ok(()) => {
+                let before = failures.begun;
+                let waits = |failures: &mut Failures| {
+                    failures.under_way.iter().any(|&other| other <= before)
+                };
+                let waited = self.ended.wait_while(failures, waits);
+                failures = waited.unwrap_or_else(PoisonError::into_inner);
+            }
         }
         let told = seen.swap(failures.count, Ordering::AcqRel);
         match failures.last {
@@ -137,6 +168,9 @@ impl LowerFiles {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
     use super::*;
 
     const READ: Key = Key {
@@ -155,17 +189,48 @@ mod tests {
     #[test]
     fn each_open_is_told_a_failure_once() {
         let file = file();
+        let synced = |seen: &AtomicU64, answer| file.synced(seen, |_| answer);
         let [first, second] = [(); 2].map(|()| AtomicU64::new(file.failed()));
-        assert_eq!(file.synced(&first, Ok(())), Ok(()));
-        assert_eq!(file.synced(&first, Err(Errno::IO)), Err(Errno::IO));
-        assert_eq!(file.synced(&first, Ok(())), Ok(()));
+        assert_eq!(synced(&first, Ok(())), Ok(()));
+        assert_eq!(synced(&first, Err(Errno::IO)), Err(Errno::IO));
+        assert_eq!(synced(&first, Ok(())), Ok(()));
         let later = AtomicU64::new(file.failed());
-        assert_eq!(file.synced(&second, Ok(())), Err(Errno::IO));
-        assert_eq!(file.synced(&second, Ok(())), Ok(()));
-        assert_eq!(file.synced(&later, Ok(())), Ok(()), "it was told before");
-        assert_eq!(file.synced(&later, Err(Errno::NOSPC)), Err(Errno::NOSPC));
-        assert_eq!(file.synced(&first, Ok(())), Err(Errno::NOSPC));
-        assert_eq!(file.synced(&second, Err(Errno::IO)), Err(Errno::IO));
+        assert_eq!(synced(&second, Ok(())), Err(Errno::IO));
+        assert_eq!(synced(&second, Ok(())), Ok(()));
+        assert_eq!(synced(&later, Ok(())), Ok(()), "it was told before");
+        assert_eq!(synced(&later, Err(Errno::NOSPC)), Err(Errno::NOSPC));
+        assert_eq!(synced(&first, Ok(())), Err(Errno::NOSPC));
+        assert_eq!(synced(&second, Err(Errno::IO)), Err(Errno::IO));
+    }
+
+    #[test]
+    fn a_failure_is_told_to_all_who_sync_meanwhile() {
+        let file = file();
+        let [first, second] = [(); 2].map(|()| AtomicU64::new(file.failed()));
+        let (begun, begins) = channel();
+        let (ends, ended) = channel::<()>();
+        std::thread::scope(|scope| {
+            let (file, first) = (&file, &first);
+            let failing = scope.spawn(move || {
+                file.synced(first, |_| {
+                    begun.send(()).unwrap();
+                    ended.recv().unwrap();
+                    // Told by the kernel, and not recorded yet.
+                    std::thread::sleep(Duration::from_millis(50));
+                    Err(Errno::IO)
+                })
+            });
+            begins.recv().unwrap();
+            let other = file.synced(&second, |_| {
+                ends.send(()).unwrap();
+                Ok(())
+            });
+            assert_eq!(
+                (other, failing.join().unwrap()),
+                (Err(Errno::IO), Err(Errno::IO))
+            );
+        });
+        assert!(lock(&file.failures).under_way.is_empty());
     }
 
     #[test]
