@@ -198,10 +198,12 @@ impl Inner {
         } = self.traits(node, own.fd.as_fd());
         let scarce =
             self.lower_files.are_scarce() && !reports_on_close && self.nodes.is_handle(node);
+        let unshared = self.settings.exclusive || self.is_watched();
         let way = (self.in_force().io == IoMode::Passthrough && !computed).then(|| {
             let file = File {
                 lower: &own,
-                lasting: !is_writable(flags) && !scarce,
+                // Others are to find no file open that nobody has open: it keeps space and leases.
+                lasting: unshared && !is_writable(flags) && !scarce,
             };
             // The kernel writes below with the credentials of this moment. It asks for set-id bits to be
             // dropped (SETATTR) before, where the writer has no right to keep them.

@@ -410,6 +410,20 @@ fn the_kernel_forgets_a_removed_file_and_so_does_its_registration() {
 }
 
 #[test]
+fn a_file_that_others_may_remove_stays_open_for_nobody() {
+    if !can_mount() {
+        return;
+    }
+    let settings = with_io(Preset::Base.settings(), IoMode::Passthrough);
+    let mount = Mount::with(settings);
+    fs::write(mount.below("f"), "x").unwrap();
+    fs::read(mount.path("f")).unwrap();
+    until("no registration stays", || {
+        mount.stackfs.passthrough_len() == 0
+    });
+}
+
+#[test]
 fn a_reader_may_not_write_what_the_kernel_passes_through() {
     if !can_mount() {
         return;
