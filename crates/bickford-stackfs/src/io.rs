@@ -160,6 +160,11 @@ impl Inner {
             })
         };
         let mut lower = open(wanted);
+        // Who serves may be allowed to write alone: then nothing is read to be written back.
+        if matches!(lower, Err(Errno::ACCESS)) && flags & OFlags::RWMODE == OFlags::WRONLY {
+            wanted = lower_flags(op.flags, false);
+            lower = open(wanted);
+        }
         // Only a file's owner may ask for it, and who serves may be another.
         if matches!(lower, Err(Errno::PERM)) && wanted.contains(OFlags::NOATIME) {
             wanted.remove(OFlags::NOATIME);
@@ -418,9 +423,10 @@ impl Inner {
 
     /// The same, while others go through it.
     fn goes_past_the_cache(&self, file: &OpenFile) -> bool {
-        // Pages are written back in any order, and whole.
-        let append_only = file.lower_flags.contains(OFlags::APPEND) && self.write_back();
-        append_only || file.computed
+        // Pages are written back in any order, and whole; what is not written of one is read first.
+        let flags = file.lower_flags;
+        let partly = flags.contains(OFlags::APPEND) || flags & OFlags::RWMODE == OFlags::WRONLY;
+        file.computed || partly && self.write_back()
     }
 
     pub(crate) fn do_release(&self, cx: &Context<'_>, op: &Release) -> Result<(), Errno> {

@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use bickford_stackfs::{IoMode, Preset};
@@ -59,5 +60,25 @@ fn what_is_open_is_read_and_written_whatever_its_mode_says() {
         let mut text = [0; 4];
         read.read_exact_at(&mut text, 0).unwrap();
         assert_eq!(&text, b"text");
+    }
+}
+
+#[test]
+fn what_may_only_be_written_is_written() {
+    if !can_mount() {
+        return;
+    }
+    for io in [IoMode::Plain, IoMode::Direct] {
+        let mount = mounted(io);
+        fs::write(mount.below("f"), "text").unwrap();
+        fs::set_permissions(mount.below("f"), permissions(0o200)).unwrap();
+        let mut options = File::options();
+        let file = options.write(true).open(mount.path("f")).unwrap();
+        file.write_all_at(b"T", 0).unwrap();
+        let mut end = File::options().append(true).open(mount.path("f")).unwrap();
+        end.write_all(b" end").unwrap();
+        end.sync_all().unwrap();
+        let text = fs::read_to_string(mount.below("f")).unwrap();
+        assert_eq!(text, "Text end", "{}", io.name());
     }
 }
