@@ -6,8 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors left for the session, its transport and the program around it.
+/// Descriptors left for the program around a session, and for what it has but once.
 const RESERVED: usize = 64;
+/// The same for its threads, as many as there are by default: the device, and two pipes, each.
+const THREADS: usize = 32 * 5;
+
+/// What so many leave for a file system; where there are few, fewer threads take them.
+fn left_of(limit: usize) -> usize {
+    limit.saturating_sub(RESERVED + THREADS.min(limit / 16))
+}
 
 /// Raises the number of descriptors that this process may have open to what it may raise it to, `ulimit -Hn`,
 /// see `getrlimit(2)`, and says how many they are now; `None` is no limit. For a program that serves a
@@ -34,7 +41,7 @@ pub(crate) fn descriptor_limit() -> usize {
     let limit = limit
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(1 << 20);
-    limit.min(1 << 20).saturating_sub(RESERVED)
+    left_of(limit.min(1 << 20))
 }
 
 /// What the caller is told where this process has no descriptor left, which is no limit of the caller's.
@@ -212,11 +219,18 @@ mod tests {
     }
 
     #[test]
+    fn the_threads_of_a_session_have_descriptors_left() {
+        for (limit, left) in [(50, 0), (256, 176), (1 << 20, (1 << 20) - 224)] {
+            assert_eq!(left_of(limit), left);
+        }
+    }
+
+    #[test]
     fn the_limit_is_raised_as_far_as_it_goes() {
         let most = getrlimit(Resource::Nofile).maximum;
         assert_eq!(raise_descriptor_limit().unwrap(), most);
         assert_eq!(getrlimit(Resource::Nofile).current, most);
-        let left = most.map_or(1 << 20, |most| most as usize).min(1 << 20) - RESERVED;
-        assert_eq!(descriptor_limit(), left);
+        let limit = most.map_or(1 << 20, |most| most as usize).min(1 << 20);
+        assert_eq!(descriptor_limit(), left_of(limit));
     }
 }

@@ -1,10 +1,12 @@
 //! Objects that lose a name, and perhaps their last one.
 
 use std::ffi::CStr;
+use std::fmt::Arguments;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::table::Key;
 use super::{Nodes, mounts, statx_of};
@@ -24,7 +26,11 @@ impl Nodes {
     /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone: `surely` if the name is.
     pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Option<Doomed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+        let opened = rustix::fs::openat(dir, name, flags, Mode::empty());
+        if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
+            self.say_lost(format_args!("{name:?}"));
+        }
+        let fd = opened.ok()?;
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
         let mode = || Some(rustix::fs::fstat(&fd).ok()?.st_mode);
@@ -76,18 +82,18 @@ impl Nodes {
             }
         };
         if !kept {
-            self.say_lost(node);
+            self.say_lost(format_args!("inode {node:#x}"));
         } else if mounts::is_direct(node) && !known {
             self.parked.doubt(node);
         }
     }
 
-    fn say_lost(&self, node: u64) {
+    fn say_lost(&self, what: Arguments<'_>) {
         if !self.opens_unasked.load(Ordering::Relaxed) {
-            tracing::debug!("StackFS: no descriptor left to keep nameless inode {node:#x}");
+            tracing::debug!("StackFS: no descriptor left to keep {what}, which has no name");
         } else if !self.limit_said.swap(true, Ordering::Relaxed) {
             tracing::error!(
-                "StackFS: no descriptor left to keep removed inode {node:#x} and others; whoever has \
+                "StackFS: no descriptor left to keep {what}, which is removed, and others; whoever has \
                  them open loses them; raise ulimit -Hn"
             );
         }
