@@ -113,6 +113,14 @@ fn is_writable(flags: u32) -> bool {
     OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
 }
 
+/// EINVAL where the file system of a file that nobody uses yet has no direct I/O: the kernel, which opens it so
+/// for pass-through, would fail with another error.
+fn takes_direct(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT)?;
+    rustix::fs::fcntl_setfl(fd, flags)
+}
+
 fn last_changed(fd: BorrowedFd<'_>) -> Option<Changed> {
     let stat = rustix::fs::fstat(fd).ok()?;
     Some((stat.st_ctime, stat.st_ctime_nsec))
@@ -141,7 +149,7 @@ impl Inner {
             return Err(Errno::NOSYS);
         }
         let flags = OFlags::from_bits_retain(op.flags);
-        if flags & OFlags::RWMODE == OFlags::RDONLY
+        if flags & (OFlags::RWMODE | OFlags::DIRECT) == OFlags::RDONLY
             && let Some((id, lower)) = self.backings.read_again(op.node.0)
         {
             let way = Some(Way::Kernel(id));
@@ -203,8 +211,12 @@ impl Inner {
         } = self.traits(node, own.fd.as_fd());
         let scarce =
             self.lower_files.are_scarce() && !reports_on_close && self.nodes.is_handle(node);
+        let pass = self.in_force().io == IoMode::Passthrough && !computed;
+        if pass && OFlags::from_bits_retain(flags).contains(OFlags::DIRECT) {
+            takes_direct(own.fd.as_fd())?;
+        }
         let unshared = self.settings.exclusive || self.is_watched();
-        let way = (self.in_force().io == IoMode::Passthrough && !computed).then(|| {
+        let way = pass.then(|| {
             let file = File {
                 lower: &own,
                 // Others are to find no file open that nobody has open: it keeps space and leases.

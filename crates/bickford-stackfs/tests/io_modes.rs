@@ -424,6 +424,31 @@ fn a_file_that_others_may_remove_stays_open_for_nobody() {
 }
 
 #[test]
+fn direct_io_is_refused_where_there_is_none_below() {
+    if !can_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let _memory = Mounted::at(place.path(), "ramfs", None);
+    let lower = tempfile::tempdir_in(place.path()).unwrap();
+    let settings = with_io(Preset::Fast.settings(), IoMode::Passthrough);
+    let mount = Mount::over(lower, |builder| builder.settings(settings));
+    fs::write(mount.path("f"), "text").unwrap();
+    for path in [mount.below("f"), mount.path("f")] {
+        // Open already, or not.
+        for _held in [None, Some(File::open(&path).unwrap())] {
+            for write in [false, true] {
+                let mut options = OpenOptions::new();
+                options.read(true).write(write).custom_flags(libc::O_DIRECT);
+                let refused = options.open(&path).map_err(|error| error.raw_os_error());
+                assert_eq!(refused.unwrap_err(), Some(libc::EINVAL), "{path:?}");
+            }
+            assert_eq!(fs::read(&path).unwrap(), b"text");
+        }
+    }
+}
+
+#[test]
 fn a_reader_may_not_write_what_the_kernel_passes_through() {
     if !can_mount() {
         return;
