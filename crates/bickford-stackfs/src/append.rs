@@ -17,9 +17,10 @@ pub(crate) fn write_back(file: &OwnedFd, data: Payload<'_>, offset: u64) -> Resu
     data.write_all_to(file, Some(offset)).map_err(|e| errno(&e))
 }
 
-/// Whether `file` has been made append-only (chattr(1)), however it is open.
+/// Whether `file` has been made append-only (chattr(1)), however it is open, as far as is known without waiting.
 pub(crate) fn is_marked_append_only(file: BorrowedFd<'_>) -> bool {
-    rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(file, c"", flags, StatxFlags::empty())
         .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
