@@ -345,4 +345,23 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn what_goes_is_held_where_that_does_not_keep_it() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let root = Source::open(dir.path(), GenericFlags::empty()).unwrap();
+        let builder = StackFs::builder(dir.path());
+        let mut inner = builder.assemble(root, magic::EXT, 256).unwrap();
+        inner.nodes.lookup(ROOT, c"file").unwrap();
+        let directory = inner.nodes.directory(ROOT).unwrap();
+        let holds = |inner: &Inner| {
+            inner
+                .doom(ROOT, directory.as_fd(), c"file", false)
+                .is_some()
+        };
+        assert_eq!(holds(&inner), inner.nodes.has_handles());
+        inner.beneath.source = Traits::of_type("nfs");
+        assert!(!holds(&inner) || !inner.nodes.on_source(ROOT));
+    }
 }

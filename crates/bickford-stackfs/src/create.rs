@@ -17,7 +17,7 @@ use crate::credentials::{Caller, set_umask};
 use crate::descriptors::as_seen_by_callers;
 use crate::io::{Lower, lower_flags};
 use crate::io_mode::IoMode;
-use crate::node::{ProcFd, checked};
+use crate::node::{Doomed, ProcFd, checked};
 
 /// Who made a request.
 pub(crate) fn caller(cx: &Context<'_>) -> Caller {
@@ -148,12 +148,27 @@ impl Inner {
         self.remove(op.parent.0, op.name, AtFlags::REMOVEDIR)
     }
 
+    /// Holds what is about to go, unless that would keep it from going.
+    pub(crate) fn doom(
+        &self,
+        parent: u64,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        surely: bool,
+    ) -> Option<Doomed> {
+        let any = self.beneath.source.or(self.beneath.mounts).renames_held;
+        match any && self.traits(parent, dir).renames_held {
+            true => None,
+            false => self.nodes.doom(dir, name, surely),
+        }
+    }
+
     fn remove(&self, parent: u64, name: &CStr, flags: AtFlags) -> Result<(), Errno> {
         let dir = self.nodes.directory(parent)?;
         let name = checked(name)?;
         // A directory has one name. Where others change SOURCE, it may be another's by then.
         let surely = self.settings.exclusive && flags.contains(AtFlags::REMOVEDIR);
-        let doomed = self.nodes.doom(dir.as_fd(), name, surely);
+        let doomed = self.doom(parent, dir.as_fd(), name, surely);
         rustix::fs::unlinkat(&dir, name, flags)?;
         self.nodes.removed(doomed, self.settings.exclusive);
         Ok(())
@@ -167,7 +182,7 @@ impl Inner {
         let flags = RenameFlags::from_bits(op.flags.bits()).ok_or(Errno::INVAL)?;
         let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
         let doomed = replaces
-            .then(|| self.nodes.doom(to.as_fd(), new_name, false))
+            .then(|| self.doom(op.new_parent.0, to.as_fd(), new_name, false))
             .flatten();
         {
             // A whiteout is a new object and belongs to the caller.

@@ -26,6 +26,9 @@ pub(crate) struct Traits {
     pub(crate) reports_on_close: bool,
     /// One name has as many spellings as its letters have cases, or may have.
     pub(crate) folds_case: bool,
+    /// What somebody holds, by an `O_PATH` descriptor, too, is renamed before it is removed or replaced, and goes
+    /// later.
+    pub(crate) renames_held: bool,
 }
 
 /// By number and, as mountinfo tells it, by type.
@@ -45,9 +48,12 @@ const COMPUTED: Known = &[
     (libc::RDTGROUP_SUPER_MAGIC as u32, "resctrl"),
     (libc::SELINUX_MAGIC as u32, "selinuxfs"),
 ];
-const REPORTING: Known = &[
+const NFS: Known = &[
     (libc::NFS_SUPER_MAGIC as u32, "nfs"),
     (libc::NFS_SUPER_MAGIC as u32, "nfs4"),
+];
+/// Beside [`NFS`].
+const REPORTING: Known = &[
     (0xff53_4d42, "cifs"),
     (0xfe53_4d42, "smb3"),
     (0x0102_1997, "9p"),
@@ -75,6 +81,7 @@ impl Traits {
         computed: true,
         reports_on_close: true,
         folds_case: true,
+        renames_held: true,
     };
 
     /// What the file system of a directory does, `magic`, and what the directory says of itself.
@@ -101,8 +108,9 @@ impl Traits {
         let any = |known: Known| known.iter().any(|&one| is(one));
         Self {
             computed: any(COMPUTED),
-            reports_on_close: any(REPORTING),
+            reports_on_close: any(REPORTING) || any(NFS),
             folds_case: any(FOLDING),
+            renames_held: any(NFS),
         }
     }
 
@@ -112,6 +120,7 @@ impl Traits {
             computed: self.computed || other.computed,
             reports_on_close: self.reports_on_close || other.reports_on_close,
             folds_case: self.folds_case || other.folds_case,
+            renames_held: self.renames_held || other.renames_held,
         }
     }
 }
@@ -124,6 +133,8 @@ mod tests {
     fn a_file_system_is_known_by_its_number_and_its_type() {
         let computed = Traits::of_type("proc");
         assert!(computed.computed && !computed.reports_on_close && !computed.folds_case);
+        let nfs = Traits::of_type("nfs4");
+        assert!(nfs.reports_on_close && nfs.renames_held && !nfs.folds_case);
         assert!(Traits::of_type("vfat").folds_case && Traits::of_magic(FAT).folds_case);
         assert_eq!(computed, Traits::of_magic(libc::PROC_SUPER_MAGIC as u32));
         for kind in ["fuse", "fuse.sshfs", "fuseblk"] {

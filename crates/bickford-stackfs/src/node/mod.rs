@@ -33,6 +33,7 @@ use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
+pub(crate) use doomed::Doomed;
 use fleeting::Fleeting;
 use hard_links::Watches;
 pub(crate) use mounts::are_mapped;
