@@ -498,12 +498,17 @@ impl Inner {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        let unknown = self.in_force().io == IoMode::Cached;
-        if !self.write_back() || !(unknown || self.writers.any(op.node.0)) {
+        let may_be_dirty = match self.in_force().io {
+            IoMode::Cached => true,
+            // What is mapped is the lower file.
+            IoMode::Passthrough => false,
+            _ => self.writers.any(op.node.0),
+        };
+        if !may_be_dirty {
             return reply.complete(seek(&file, op.offset, op.whence));
         }
-        // The page cache holds data where the lower file still has holes, and the kernel asks
-        // without writing them back first.
+        // The page cache holds data where the lower file still has holes, written through a mapping without a
+        // write-back cache, too, and the kernel asks without writing them back first.
         let (offset, whence) = (op.offset, op.whence);
         let from = i64::try_from(offset).unwrap_or(i64::MAX);
         answer_after_invalidation(cx, op.node, from, reply, move |told| {

@@ -285,6 +285,27 @@ fn on_disk_and_tmpfs(test: impl Fn(&Mount)) {
     }
 }
 
+#[test]
+fn data_that_was_mapped_into_a_hole_is_found_there() {
+    if !can_mount() {
+        return;
+    }
+    let seek = "import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 1 << 20)
+with mmap.mmap(file, 0) as mapped:
+    mapped[500000:500005] = b'hello'
+    print(os.lseek(file, 0, os.SEEK_DATA) <= 500000 < os.lseek(file, 500000, os.SEEK_HOLE))";
+    let found = |mount: &Mount| {
+        let mut python = Command::new("python3");
+        let output = python.args(["-c", seek]).arg(mount.path("f")).output();
+        let output = output.unwrap();
+        assert_eq!(output.stdout, b"True\n", "{output:?}");
+    };
+    each_preset(found);
+    on_disk_and_tmpfs(found);
+}
+
 /// Sets a flag of chattr(1), or takes it away.
 fn mark(path: &std::path::Path, flag: IFlags, on: bool) -> std::io::Result<()> {
     let file = File::open(path)?;
