@@ -161,7 +161,10 @@ impl Mounted {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        unmounted
+        match unmounted? {
+            Some(forced) => Err(format!("it had to be unmounted by force: {forced}")),
+            None => Ok(()),
+        }
     }
 
     /// Unmounts and waits for the daemon.
