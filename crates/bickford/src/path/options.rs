@@ -35,9 +35,8 @@ pub struct Options {
     pub umask: Option<u32>,
     /// Removing the last name of an open file renames it to `.fuse_hidden...` until it is closed,
     /// for file systems that know open files by path alone. What fuse(8) does without
-    /// `hard_remove`; off here. A rename over an open file exchanges the two first; where the file system
-    /// refuses [`rustix::fs::RenameFlags::EXCHANGE`], there is nothing of that name for a moment below, and
-    /// for good if the daemon is killed in it.
+    /// `hard_remove`; off here. A rename over an open file hides that one first: there is nothing of the name
+    /// for a moment below, and for good if the daemon is killed in it.
     pub hide_removed: bool,
     /// Operations on open files and directories get their handle and no path, and claim none:
     /// cheaper, and renames do not wait for reads (what libfuse calls `nullpath_ok`). Handle zero

@@ -88,27 +88,11 @@ impl<F: FileSystem> Core<F> {
         if from.edge == target.edge || self.attr_at(cx, from.path).await?.is_directory() {
             return Ok(None);
         }
-        let (plain, exchange) = (RenameFlags::empty(), RenameFlags::EXCHANGE);
-        // Where the two can be exchanged, the target's name leads to one or the other at any time, even if
-        // the daemon is killed.
-        let exchanged = match op.flags.is_empty() {
-            true => self.move_to(cx, from, target, exchange).await,
-            false => Err(Errno::INVAL),
+        self.move_to(cx, target, free, RenameFlags::empty()).await?;
+        let Err(failed) = self.move_to(cx, from, target, op.flags).await else {
+            return Ok(Some(hidden));
         };
-        let (failed, undone) = match exchanged {
-            Ok(()) => match self.move_to(cx, from, free, plain).await {
-                Ok(()) => return Ok(Some(hidden)),
-                failed => (failed, self.move_to(cx, from, target, exchange).await),
-            },
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                self.move_to(cx, target, free, plain).await?;
-                match self.move_to(cx, from, target, op.flags).await {
-                    Ok(()) => return Ok(Some(hidden)),
-                    failed => (failed, self.show(cx, free, target).await),
-                }
-            }
-            Err(errno) => return Err(errno),
-        };
+        let undone = self.show(cx, free, target).await;
         if let Err(errno) = undone {
             let (from, name) = (from.path.display(), target.path.display());
             tracing::warn!(
@@ -116,7 +100,7 @@ impl<F: FileSystem> Core<F> {
                 "{from} did not replace {name}, and what was done cannot be undone: {errno}"
             );
         }
-        failed.map(|()| None)
+        Err(failed)
     }
 
     /// What was hidden gets its name back, unless that has another file: neither is to be lost.
