@@ -267,8 +267,9 @@ impl Change {
         let Some((first, last)) = self.ranges.pop() else {
             return (self.then)(Ok(()));
         };
-        // Nothing old was overwritten: all can be undone.
-        if self.reached == 0 && self.asked.context().interrupt().is_raised() {
+        // What only grows may take long, and is undone: nothing old was overwritten.
+        if self.data.is_empty() && self.reached == 0 && self.asked.context().interrupt().is_raised()
+        {
             return self.undo(Errno::INTR);
         }
         let end = (last + 1).min(first + CHUNK);
