@@ -2,11 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use bickford::mount::MountEntry;
-
 use crate::listings::Lister;
 use crate::magic::{OVERLAY, Traits};
-use crate::node::ProcFd;
+use crate::node::mounts_about;
 
 /// See the module.
 /// By default one of which nothing is known.
@@ -38,16 +36,16 @@ impl Beneath {
             lister: Lister::new(magic, private && none),
         }
     }
+
+    /// What SOURCE or anything below it does.
+    pub(crate) fn any(&self) -> Traits {
+        self.source.or(self.mounts)
+    }
 }
 
 /// The types of what is mounted below a directory. None where that cannot be known.
 fn types_below(directory: BorrowedFd<'_>) -> Option<Vec<String>> {
-    let path = std::fs::read_link(ProcFd::path(directory)).ok()?;
-    let mounts = MountEntry::all().ok()?;
-    // Outside the root of this process it is told without.
-    if !path.is_absolute() {
-        return None;
-    }
+    let (path, mounts) = mounts_about(directory)?;
     let below = mounts.into_iter().filter(|mount| {
         let place = &mount.mountpoint;
         *place != path && place.starts_with(&path)

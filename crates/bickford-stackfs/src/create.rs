@@ -156,7 +156,7 @@ impl Inner {
         name: &CStr,
         surely: bool,
     ) -> Option<Doomed> {
-        let any = self.beneath.source.or(self.beneath.mounts).renames_held;
+        let any = self.beneath.any().renames_held;
         match any && self.traits(parent, dir).renames_held {
             true => None,
             false => self.nodes.doom(dir, name, surely),

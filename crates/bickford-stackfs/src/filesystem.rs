@@ -38,7 +38,7 @@ impl FileSystem for StackFs {
         negotiation.want(WANTED);
         // Where a symbolic link leads is computed, too, and told to each caller alone.
         let beneath = &self.inner.beneath;
-        if !beneath.source.or(beneath.mounts).computed {
+        if !beneath.any().computed {
             negotiation.want(InitFlags::CACHE_SYMLINKS);
         }
         if self.inner.settings.permission_checks {

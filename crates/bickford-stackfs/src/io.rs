@@ -499,6 +499,8 @@ impl Inner {
             Err(error) => return reply.error(error),
         };
         let may_be_dirty = match self.in_force().io {
+            // Nobody could wait for the notification.
+            _ if self.is_watched() => false,
             IoMode::Cached => true,
             // What is mapped is the lower file.
             IoMode::Passthrough => false,

@@ -15,7 +15,7 @@ impl Inner {
     /// Whether closing any file does anything: locks of others are let go, or a lower file system says what
     /// became of writes.
     fn hears_of_closes(&self) -> bool {
-        let any = self.beneath.source.or(self.beneath.mounts);
+        let any = self.beneath.any();
         !self.settings.exclusive || any.reports_on_close
     }
 

@@ -38,8 +38,8 @@ struct Failures {
     last: Option<Errno>,
     /// Syncs so far.
     begun: u64,
-    /// Those under way, by number: no more than there are threads.
-    under_way: Vec<u64>,
+    /// Those under way, by number and open: no more than there are threads.
+    under_way: Vec<(u64, usize)>,
 }
 
 impl Description {
@@ -62,27 +62,29 @@ impl Description {
         seen: &AtomicU64,
         sync: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        let open = std::ptr::from_ref(seen).addr();
         let own = {
             let mut failures = lock(&self.failures);
             failures.begun += 1;
             let own = failures.begun;
-            failures.under_way.push(own);
+            failures.under_way.push((own, open));
             own
         };
         let synced = sync(&self.fd);
         let mut failures = lock(&self.failures);
-        failures.under_way.retain(|&other| other != own);
+        failures.under_way.retain(|&(other, _)| other != own);
         self.ended.notify_all();
         match synced {
             Err(error) => {
                 failures.count += 1;
                 failures.last = Some(error);
             }
-            // The kernel may have told one of these already what is meant for this one, too.
+            // The kernel may have told another open already what is meant for this one, too.
             Ok(()) => {
                 let before = failures.begun;
                 let waits = |failures: &mut Failures| {
-                    failures.under_way.iter().any(|&other| other <= before)
+                    let mut others = failures.under_way.iter().filter(|other| other.1 != open);
+                    others.any(|&(other, _)| other <= before)
                 };
                 let waited = self.ended.wait_while(failures, waits);
                 failures = waited.unwrap_or_else(PoisonError::into_inner);

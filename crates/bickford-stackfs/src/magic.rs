@@ -60,6 +60,7 @@ const REPORTING: Known = &[
     (0x00c3_6400, "ceph"),
     (FUSE, "fuse"),
     (FUSE, "fuseblk"),
+    (FUSE, "virtiofs"),
 ];
 
 const FOLDING: Known = &[
@@ -67,6 +68,7 @@ const FOLDING: Known = &[
     (FAT, "msdos"),
     (0x2011_bab0, "exfat"),
     (0x7366_746e, "ntfs3"),
+    (0x7366_746e, "ntfs"),
     (0xff53_4d42, "cifs"),
     (0xfe53_4d42, "smb3"),
     (0x4244, "hfs"),

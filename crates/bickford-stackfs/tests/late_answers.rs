@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use bickford::Errno;
 use bickford::layer::{Done, Interest, Layer, OperationKind, OperationSet, PostCalls, PreCalls};
@@ -90,19 +91,27 @@ fn what_an_acl_or_an_attribute_changes_is_seen_whoever_asked_before() {
         &|| set("user.name", b"value"),
         &|| rustix::fs::removexattr(&path, "user.name").unwrap(),
     ];
-    for (number, change) in changes.into_iter().enumerate() {
+    let mut number = 0;
+    while let Some(change) = changes.get(number) {
         // The kernel asks for its time of change from now on.
         set("user.other", b"value");
         let (begun, begins) = channel();
         let (release, until) = channel();
+        let (since, mut took) = (Instant::now(), Duration::ZERO);
         std::thread::scope(|scope| {
             keep.send(Held { begun, until }).unwrap();
             let asked = scope.spawn(|| told(&path));
             begins.recv().unwrap();
             change();
+            took = since.elapsed();
             drop::<Sender<()>>(release);
             asked.join().unwrap();
         });
+        // An answer that takes a second is not thought of: the machine was too busy.
+        if took > Duration::from_millis(500) {
+            continue;
+        }
         assert_eq!(told(&path), told(&mount.below("f")), "change {number}");
+        number += 1;
     }
 }

@@ -36,8 +36,8 @@ use devices::{Devices, device};
 pub(crate) use doomed::Doomed;
 use fleeting::Fleeting;
 use hard_links::Watches;
-pub(crate) use mounts::are_mapped;
 use mounts::{Identified, LowerMount, Mounts};
+pub(crate) use mounts::{are_mapped, mounts_about};
 use parked::Parked;
 use table::{Held, Key, Location, NodeTable};
 

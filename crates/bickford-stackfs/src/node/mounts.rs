@@ -5,6 +5,7 @@
 //! what is mounted in them differs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bickford::mount::MountEntry;
@@ -111,8 +112,7 @@ pub(crate) fn is_direct(id: u64) -> bool {
 
 /// Whether a mount at or below `source`, an open directory, is id-mapped; also where that cannot be known.
 pub(crate) fn are_mapped(source: BorrowedFd<'_>) -> bool {
-    let path = std::fs::read_link(ProcFd::path(source));
-    let (Ok(path), Ok(all)) = (path, MountEntry::all()) else {
+    let Some((path, all)) = mounts_about(source) else {
         return true;
     };
     let on = MountEntry::containing(&all, &path);
@@ -120,7 +120,15 @@ pub(crate) fn are_mapped(source: BorrowedFd<'_>) -> bool {
         .iter()
         .filter(|mount| mount.mountpoint.starts_with(&path));
     let mut options = below.chain(on).flat_map(|mount| mount.options.split(','));
-    !path.is_absolute() || options.any(|option| option == "idmapped")
+    options.any(|option| option == "idmapped")
+}
+
+/// Where an open directory is, and all mounts. None where that cannot be known.
+pub(crate) fn mounts_about(directory: BorrowedFd<'_>) -> Option<(PathBuf, Vec<MountEntry>)> {
+    let path = std::fs::read_link(ProcFd::path(directory)).ok()?;
+    // Outside the root of this process it is told without.
+    let told = path.is_absolute().then_some(path)?;
+    Some((told, MountEntry::all().ok()?))
 }
 
 /// See the module.
