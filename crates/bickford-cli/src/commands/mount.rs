@@ -154,7 +154,7 @@ fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
     unknown(option, &known)
 }
 
-/// `mount -f` of mount(8), which leaves everything as it is.
+/// `mount -f` of mount(8). A layer that would make a key is left out.
 pub(crate) fn check_dry(arguments: &Arguments) -> Result<(), Failure> {
     let mut choices = arguments.choices.clone();
     choices.layers.retain(|layer| !makes_a_key(layer));

@@ -107,7 +107,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let waiting_before = target.connection().waiting.unwrap_or(0);
     let mut tracepoints = Tracepoints::open(Some(target.connection)).map_err(fail)?;
     tracepoints.name_callers();
-    let calls = arguments.lower_io.then(|| follow_daemon(&target)).flatten();
+    let duration = arguments.duration.map(Duration::from_secs);
+    let patience = duration.map_or(BEGIN_PATIENCE, |most| most.min(BEGIN_PATIENCE));
+    let calls = arguments
+        .lower_io
+        .then(|| follow_daemon(&target, patience))
+        .flatten();
     let mut tracer = Tracer {
         ours: events.is_some(),
         daemon,
@@ -133,8 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let output = LineWriter::new(Output::new(&stop));
     let traced = Printer::begin(arguments.format, output).and_then(|mut printer| {
-        let duration = arguments.duration.map(Duration::from_secs);
-        tracer.run(duration, &stop, &mut printer)?;
+        tracer.run(duration, patience, &stop, &mut printer)?;
         printer.end()
     });
     tracer.report_lost();
@@ -150,8 +154,8 @@ fn note(text: &str) {
 }
 
 /// The system calls of the daemon, where it is one of ours.
-fn follow_daemon(target: &Target) -> Option<SystemCalls> {
-    let snapshot = target.ask(|path| control::snapshot_within(path, BEGIN_PATIENCE));
+fn follow_daemon(target: &Target, patience: Duration) -> Option<SystemCalls> {
+    let snapshot = target.ask(|path| control::snapshot_within(path, patience));
     let calls = snapshot
         .and_then(|snapshot| SystemCalls::of(snapshot.pid).map_err(|error| error.to_string()));
     calls
@@ -214,12 +218,14 @@ impl Tracer {
     fn run<W: Write>(
         &mut self,
         duration: Option<Duration>,
+        patience: Duration,
         stop: &AtomicBool,
         printer: &mut Printer<W>,
     ) -> io::Result<()> {
         let until = duration.and_then(|duration| Instant::now().checked_add(duration));
-        let patience = duration.map_or(BEGIN_PATIENCE, |most| most.min(BEGIN_PATIENCE));
         self.begin(patience, stop, printer)?;
+        // Without an end that was asked for there is time to ask again.
+        self.silent &= duration.is_some();
         while self.left > 0 {
             let ending =
                 stop.load(Ordering::SeqCst) || until.is_some_and(|at| Instant::now() >= at);
@@ -268,9 +274,7 @@ impl Tracer {
     }
 
     fn read(&mut self, pause: Duration) -> io::Result<()> {
-        let mut ended = self.tracepoints.take(pause)?;
-        // Each CPU tells its own.
-        ended.sort_by_key(|request| request.ended_ns);
+        let ended = self.tracepoints.take(pause)?;
         self.take_in(ended);
         Ok(())
     }
@@ -281,6 +285,8 @@ impl Tracer {
         let least = sent.map(|request| request.unique).min();
         self.first_sent = self.first_sent.min(least.unwrap_or(u64::MAX));
         self.filter.keep(&mut ended, KernelRequest::duration_ns);
+        // Each CPU tells its own.
+        ended.sort_by_key(|request| request.ended_ns);
         let now = Instant::now();
         self.waiting
             .extend(ended.into_iter().map(|request| (now, request)));
