@@ -361,7 +361,8 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public void flush(Request request) throws IOException {
-        try (Claim claim = about(request)) {
+        // As for release.
+        try (Claim claim = tree.claim(() -> false, Wanted.node(request.node()))) {
             if (hasHandles || claim.pathOrNull() != null) {
                 fs.flush(claim.pathOrNull(), request.handle());
             }

@@ -18,8 +18,9 @@ import java.util.List;
  *
  * <p>A path is right until the method that got it returns: what would change it (a rename of it or of a directory above,
  * its removal) waits for that, and what comes later for the same path waits for the change. So a method that waits for
- * ever stops renames of its file, and of the directories above, but no others; who waits for a path ends by a signal,
- * with EINTR. A method must not wait for the end of another one that needs the same path.
+ * ever stops renames of its file and of the directories above, and with them what comes later below; who waits for a path
+ * keeps its thread, and ends by a signal, with EINTR. Where methods may wait long, mount with
+ * {@link MountOptions#withVirtualThreads}. A method must not wait for the end of another one that needs the same path.
  *
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
  * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),

@@ -249,7 +249,9 @@ public final class NioFs implements PathFileSystem {
             throw new FuseException(Errno.EINVAL);
         }
         try {
-            Files.move(change(path), change(newPath), StandardCopyOption.ATOMIC_MOVE);
+            // The latter for providers that do not replace by the former alone.
+            Files.move(
+                    change(path), change(newPath), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         } catch (AtomicMoveNotSupportedException | UnsupportedOperationException e) {
             Files.move(change(path), change(newPath), StandardCopyOption.REPLACE_EXISTING);
         }
