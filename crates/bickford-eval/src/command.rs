@@ -205,6 +205,7 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs());
     let (configs, notes) = configs(args, ui)?;
+    let machine = Machine::probe();
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         suite: suite_name(args),
@@ -220,7 +221,8 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         enable_uring: host::enable_uring(),
         configs,
         rows: select_rows(args)?,
-        machine: Machine::probe(),
+        usable_cpus: Some(host::usable_cpus()).filter(|usable| *usable < machine.cpus),
+        machine,
         started: now,
         command: repeat(),
     };

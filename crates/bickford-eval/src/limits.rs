@@ -36,8 +36,8 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let (usable, cpus) = (host::usable_cpus(), settings.machine.cpus);
-    if usable < cpus {
+    if let Some(usable) = settings.usable_cpus {
+        let cpus = settings.machine.cpus;
         notes.push(format!(
             "Only {usable} of the machine's {cpus} CPUs may be used (affinity or a quota of CPU time)."
         ));

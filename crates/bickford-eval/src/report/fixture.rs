@@ -40,6 +40,7 @@ pub(crate) fn results(ids: &[&str], configs: &[&str]) -> Results {
         command: "bickford eval".into(),
         programs: std::collections::BTreeMap::new(),
         enable_uring: None,
+        usable_cpus: None,
     };
     Results {
         settings,

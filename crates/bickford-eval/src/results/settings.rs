@@ -41,6 +41,9 @@ pub struct Settings {
     /// [`super::fingerprint`]. Records of older versions have none.
     #[serde(default)]
     pub programs: BTreeMap<PathBuf, String>,
+    /// CPUs of the machine that the run might use, where not all. Records of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable_cpus: Option<usize>,
     /// [`host::enable_uring`] when it began. Records of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_uring: Option<String>,

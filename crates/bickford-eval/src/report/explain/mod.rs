@@ -72,8 +72,15 @@ pub(super) fn full(sentences: &[Sentence]) -> String {
     full.join(" ")
 }
 
+/// CPUs of a machine, and how many of them the run might use.
+#[derive(Clone, Copy)]
+pub(super) struct Cpus {
+    pub(super) all: usize,
+    pub(super) usable: usize,
+}
+
 /// Sentences on one configuration, most important first.
-pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Vec<Sentence> {
+pub(super) fn row(row: &Row, native: &Cell<'_>, cell: &Cell<'_>, cpus: Cpus) -> Vec<Sentence> {
     if let Some(error) = cell.error {
         let error = error.trim_end_matches('.');
         return vec![Sentence::whole(format!(
@@ -367,14 +374,14 @@ fn others(usage: &Usage, cpus: usize) -> Option<f64> {
     (seconds > OTHERS_S && share > OTHERS_SHARE).then_some(share)
 }
 
-fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<Sentence> {
+fn resources(native: &Cell<'_>, cell: &Cell<'_>, Cpus { all, usable }: Cpus) -> Option<Sentence> {
     let (mut full, mut brief) = (Vec::new(), Vec::new());
     let mut say = |long: String, short: String| {
         full.push(long);
         brief.push(short);
     };
     let (below, above) = (native.usage, cell.usage);
-    if let Some(share) = others(&above, cpus) {
+    if let Some(share) = others(&above, all) {
         let percent = format!("{:.0}%", 100.0 * share);
         say(
             format!(
@@ -384,10 +391,10 @@ fn resources(native: &Cell<'_>, cell: &Cell<'_>, cpus: usize) -> Option<Sentence
         );
     } else if let (Some(busy), Some(wall)) = (above.machine_s, above.wall_s)
         && wall > 0.0
-        && busy / (wall * cpus as f64) > 0.9
+        && busy / (wall * usable as f64) > 0.9
     {
         say(
-            format!("all CPUs ({cpus}) are busy, so that CPU time bounds the row"),
+            format!("all CPUs ({usable}) are busy, so that CPU time bounds the row"),
             "all CPUs busy".to_owned(),
         );
     }
