@@ -152,12 +152,12 @@ enum Build {
     Go,
 }
 
-use Mode::{AsPeers, Cached, Direct, PassThrough, Plain, Usual};
+use Mode::{AsPeers, Cached, DevFuse, Direct, PassThrough, Plain, Usual};
 
 pub(crate) const PEERS: &[Peer] = &[
     Peer {
         name: "libfuse",
-        modes: &[Plain, Usual, Cached, PassThrough, Direct],
+        modes: &[Plain, Usual, DevFuse, Cached, PassThrough, Direct],
         build: Build::Make,
     },
     Peer {
@@ -240,6 +240,7 @@ impl Peer {
             let (suffix, options) = match mode {
                 Mode::Plain => ("-default", None),
                 Mode::Usual => ("", Some("best")),
+                Mode::DevFuse => ("-dev-fuse", Some("best,dev_fuse")),
                 Mode::Cached => ("-cached", Some(self.cached())),
                 Mode::PassThrough => ("-passthrough", Some("best,passthrough")),
                 Mode::Direct => ("-direct", Some("best,direct")),

@@ -1,7 +1,7 @@
 //! A configuration while it is mounted.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,14 +51,22 @@ pub(crate) struct Mounted {
     pub(crate) connection: Option<u32>,
 }
 
+/// A log with a line of what comes next.
+fn heading(log: &Path, what: &str) -> io::Result<File> {
+    let mut file = File::options().append(true).create(true).open(log)?;
+    writeln!(file, "== {what}")?;
+    Ok(file)
+}
+
 impl Mounted {
-    /// Mounts `source` at `point`; what the program says goes to `log`. The native file system needs
-    /// nothing.
+    /// Mounts `source` at `point`; what the program says goes to the end of `log`, below `what`. The native
+    /// file system needs nothing.
     pub(crate) fn new(
         configuration: &Configuration,
         source: &Path,
         point: &Path,
         log: &Path,
+        what: &str,
     ) -> Result<Self, Refusal> {
         let mut mounted = Self {
             point: point.to_owned(),
@@ -69,7 +77,8 @@ impl Mounted {
         let Some(mut command) = configuration.mount(source, point).map_err(failed)? else {
             return Ok(mounted);
         };
-        let said = File::create(log).map_err(|e| failed(format!("{}: {e}", log.display())))?;
+        let said = heading(log, what).map_err(|e| failed(format!("{}: {e}", log.display())))?;
+        let before = said.metadata().map_or(0, |it| it.len());
         let copy = said.try_clone().map_err(|e| failed(e.to_string()))?;
         command.stdin(Stdio::null()).stdout(copy).stderr(said);
         in_own_session(&mut command);
@@ -87,7 +96,9 @@ impl Mounted {
                 return Ok(mounted);
             }
             if let Some(status) = ended {
-                let said = tail(&fs::read_to_string(log).unwrap_or_default());
+                let bytes = fs::read(log).unwrap_or_default();
+                let since = bytes.get(usize::try_from(before).unwrap_or(0)..);
+                let said = tail(&String::from_utf8_lossy(since.unwrap_or_default()));
                 return Err(match status.code() {
                     Some(NOT_OFFERED) if configuration.side != Side::Guest => {
                         Refusal::NotOffered(said)

@@ -67,6 +67,8 @@ pub(crate) enum Mode {
     Cached,
     /// The kernel reads and writes the lower file.
     PassThrough,
+    /// The same over `/dev/fuse`, for a library that has io_uring and serves each of its queues by one thread.
+    DevFuse,
     /// No page cache.
     Direct,
     /// Bickford's `fast` without what the peers do not do either: extended attributes, and the kernel's
@@ -118,6 +120,7 @@ const fn files(id: &'static str, title: &'static str, work: Work, set: Set, ops:
         modes: &[
             Mode::Plain,
             Mode::Usual,
+            Mode::DevFuse,
             Mode::Cached,
             Mode::PassThrough,
             Mode::AsPeers,

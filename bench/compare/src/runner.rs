@@ -144,15 +144,14 @@ impl<'a> Runner<'a> {
             prepare::ask_for_missing(row, &self.clients(row), &self.plan.scale, &base)
                 .map_err(said(&base))?;
         }
-        let all = self.plan.configurations;
-        let count = all.len().max(1);
-        for at in 0..all.len() {
-            let Some(configuration) = all.get((at + round as usize) % count) else {
-                continue;
-            };
-            if !configuration.takes_part(row) || self.left_out.contains_key(&configuration.name) {
-                continue;
-            }
+        let all = self.plan.configurations.iter();
+        let mut all: Vec<_> = all
+            .filter(|one| one.takes_part(row) && !self.left_out.contains_key(&one.name))
+            .collect();
+        // Of these, or those that have no part would let the same ones go first again.
+        let first = round as usize % all.len().max(1);
+        all.rotate_left(first);
+        for configuration in all {
             if self.stopped() {
                 return Ok(());
             }
@@ -171,9 +170,6 @@ impl<'a> Runner<'a> {
         let data = self.device.data().to_owned();
         let own = prepare::base(row, &data, &configuration.name);
         prepare::own(row, &self.clients(row), &self.plan.scale, &own).map_err(said(&own))?;
-        if row.cold {
-            self.device.remount()?;
-        }
         let log = self
             .plan
             .out
@@ -185,11 +181,21 @@ impl<'a> Runner<'a> {
             false => clients.len().max(1),
         };
         for clients in clients.chunks(at_once) {
-            match Mounted::new(configuration, &data, &self.point, &log) {
+            if row.cold {
+                self.device.remount()?;
+                if let Some(why) = self.device.drop_caches()? {
+                    eprintln!("\ncompare: {} is warm: {why}", row.id);
+                }
+            }
+            let what = format!("round {round}, {}, clients {clients:?}", row.id);
+            match Mounted::new(configuration, &data, &self.point, &log, &what) {
                 Ok(mut mounted) => {
-                    self.cells(round, row, clients, configuration, &mut mounted)?;
-                    if let Err(error) = mounted.unmount() {
-                        eprintln!("\ncompare: {}: {error}", configuration.name);
+                    let results = self.cells(row, clients, configuration, &mut mounted);
+                    // What was not written back, or not by then, was not measured.
+                    let ended = mounted.unmount();
+                    for (clients, result) in results {
+                        let result = result.and_then(|outcome| ended.clone().map(|()| outcome));
+                        self.keep(round, row, configuration, clients, result)?;
                     }
                 }
                 Err(Refusal::NotOffered(why)) => {
@@ -217,13 +223,13 @@ impl<'a> Runner<'a> {
     }
 
     fn cells(
-        &mut self,
-        round: u32,
+        &self,
         row: &'static Row,
         clients: &[usize],
         configuration: &Configuration,
         mounted: &mut Mounted,
-    ) -> Result<(), String> {
+    ) -> Vec<(usize, Result<Outcome, String>)> {
+        let mut results = Vec::new();
         let root = match configuration.command.is_empty() {
             true => self.device.data().to_owned(),
             false => self.point.clone(),
@@ -237,17 +243,17 @@ impl<'a> Runner<'a> {
             let warm = std::mem::replace(&mut warm, Ok(()));
             let result = match warm.and_then(|()| self.cell(row, clients, &base, mounted)) {
                 Ok(outcome) => mounted.served().map(|()| outcome),
-                Err(Trouble::Stopped) => return Ok(()),
+                Err(Trouble::Stopped) => break,
                 Err(Trouble::Error(why)) => Err(why),
             };
             let failed = result.is_err();
-            self.keep(round, row, configuration, clients, result)?;
+            results.push((clients, result));
             if failed {
                 // The mount is not to be trusted any more.
                 break;
             }
         }
-        Ok(())
+        results
     }
 
     fn warm_up(&self, root: &Path, mounted: &Mounted) -> Result<(), Trouble> {

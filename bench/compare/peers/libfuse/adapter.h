@@ -10,7 +10,7 @@
 
 struct settings {
 	double timeout;
-	bool best, writeback, zero_open, passthrough, direct;
+	bool best, dev_fuse, writeback, zero_open, passthrough, direct;
 };
 
 extern struct settings settings;

@@ -140,6 +140,17 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		fuse_reply_create(req, &entry, fi);
 }
 
+/* Whether libfuse reads straight into the answer. */
+static bool reads_in_place(fuse_req_t req)
+{
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+	return fuse_req_is_uring(req);
+#else
+	(void)req;
+	return false;
+#endif
+}
+
 /* Answers from a buffer that the thread keeps: where splice is off, libfuse would make one each time. */
 static void read_copied(fuse_req_t req, int fd, size_t size, off_t offset)
 {
@@ -172,7 +183,7 @@ void do_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset, struct fu
 		fuse_reply_err(req, errno);
 		return;
 	}
-	if (settings.direct) {
+	if (settings.direct && !reads_in_place(req)) {
 		read_copied(req, data.buf[0].fd, size, offset);
 		return;
 	}

@@ -115,6 +115,8 @@ static void take_options(char *list)
 	for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
 		if (!strcmp(word, "best"))
 			settings.best = true;
+		else if (!strcmp(word, "dev_fuse"))
+			settings.dev_fuse = true;
 		else if (!strcmp(word, "writeback"))
 			settings.writeback = true;
 		else if (!strcmp(word, "zero_open"))
@@ -129,6 +131,10 @@ static void take_options(char *list)
 #ifndef FUSE_CAP_PASSTHROUGH
 	if (settings.passthrough)
 		errx(3, "this libfuse (%s) has no pass-through; it came with 3.17", fuse_pkgversion());
+#endif
+#if FUSE_VERSION < FUSE_MAKE_VERSION(3, 18)
+	if (settings.dev_fuse)
+		errx(3, "this libfuse (%s) goes over /dev/fuse as it is; io_uring came with 3.18", fuse_pkgversion());
 #endif
 	if (settings.best)
 		settings.timeout = 365.0 * 24 * 3600;
@@ -177,7 +183,7 @@ int main(int argc, char *argv[])
 	if (argc - optind != 2)
 		errx(2, "%s", usage);
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
-	if (settings.best) {
+	if (settings.best && !settings.dev_fuse) {
 		arguments[2] = "-oio_uring";
 		args.argc = 3;
 	}

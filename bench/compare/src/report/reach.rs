@@ -116,7 +116,11 @@ fn line(results: &Results, reach: &Reach, clients: usize) -> Option<String> {
                 (false, true) => "missed; some rounds met it",
                 (false, false) => "missed",
             };
-            let figures = format!("{}, {other}", ratio(Some(spread)));
+            let missing = match reach.against {
+                Against::Peers | Against::PeersThroughDaemon => without(results, row, clients),
+                Against::Native | Against::Named(_) => String::new(),
+            };
+            let figures = format!("{}, {other}{missing}", ratio(Some(spread)));
             (verdict, figures)
         }
     };
@@ -126,7 +130,21 @@ fn line(results: &Results, reach: &Reach, clients: usize) -> Option<String> {
     ))
 }
 
-/// Rows in which a peer is better than ours, by some measure.
+/// The peers' configurations that take part in a row and have no result.
+fn without(results: &Results, row: &Row, clients: usize) -> String {
+    let peers = results.configurations(row, Side::Peer);
+    let missing = peers.filter(|peer| {
+        let cell = results.cell(row, clients, &peer.name);
+        cell.is_some_and(|cell| cell.error.is_some())
+    });
+    let names: Vec<_> = missing.map(|peer| peer.name.as_str()).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; without {}, which failed", names.join(", ")),
+    }
+}
+
+/// Rows in which a peer is better than ours, by some measure, or ours failed.
 fn behind(
     results: &Results,
     measure: impl Fn(&Cell) -> Option<Spread>,
@@ -138,7 +156,18 @@ fn behind(
         let Some(ours) = results.ours(row) else {
             continue;
         };
-        let own = results.cell(row, clients, &ours.name).and_then(&measure);
+        let cell = results.cell(row, clients, &ours.name);
+        if let Some(error) = cell.and_then(|cell| cell.error.as_ref()) {
+            count += 1;
+            let _ = writeln!(
+                text,
+                "- {}, {clients}: {} failed: {}",
+                row.title,
+                ours.name,
+                error.replace('\n', " ")
+            );
+        }
+        let own = cell.and_then(&measure);
         let best = results.best_peer(row, clients, &measure);
         let peer = best.and_then(|(found, cell)| Some((found, measure(cell)?)));
         let (Some(own), Some((found, peer))) = (own, peer) else {
