@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Backend, pattern};
+use crate::engine::{self, Backend, Block, pattern};
 use crate::measure::{OpLatency, Work, histogram};
 use crate::rows::{Kind, Phase};
 use crate::sys::close;
@@ -197,7 +197,7 @@ fn bonnie(phase: Phase, path: &Path, bytes: u64) -> io::Result<Work> {
 
 fn read_blocks(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
-    let mut block = vec![0; BLOCK];
+    let mut block = Block::new(BLOCK);
     let mut total = 0;
     loop {
         let count = file.read(&mut block)?;

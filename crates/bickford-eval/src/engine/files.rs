@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::block::pattern;
 use crate::wml::FileSet;
 
 /// Marks a file that is not in the list of existing ones.
@@ -117,13 +118,6 @@ pub(super) fn write(file: &mut fs::File, bytes: u64, block: &[u8]) -> io::Result
         left -= part as u64;
     }
     Ok(())
-}
-
-/// `length` bytes that are not all alike.
-pub(crate) fn pattern(length: usize) -> Vec<u8> {
-    let mut block = vec![0; length];
-    fastrand::Rng::with_seed(1).fill(&mut block);
-    block
 }
 
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! nothing. A set's files are taken in a random but repeatable order, each thread going round from a
 //! place of its own, so that no file is met twice before all were.
 
+mod block;
 mod files;
 mod thread;
 
@@ -14,8 +15,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) use block::{Block, pattern};
+pub(crate) use files::fill;
 use files::{Pool, Tree};
-pub(crate) use files::{fill, pattern};
 use hdrhistogram::Histogram;
 use thread::Worker;
 

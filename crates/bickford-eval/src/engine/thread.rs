@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::files::write;
-use super::{Backend, OPS, Pool, Shared, Tally, op_index, pattern};
+use super::{Backend, Block, OPS, Pool, Shared, Tally, op_index, pattern};
 use crate::sys;
 use crate::wml::{Op, Thread, Workload};
 
@@ -36,7 +36,7 @@ pub(super) struct Worker<'a> {
     handles: Vec<Option<Handle>>,
     rotors: Vec<usize>,
     random: fastrand::Rng,
-    buffer: Vec<u8>,
+    buffer: Block,
     path: String,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Worker<'a> {
     /// What is open in a slot, and the buffer; `None` with the null backend.
     fn file(&mut self, fd: usize) -> io::Result<Option<(&mut File, &mut [u8])>> {
         let file = handle(&mut self.handles, fd)?.file.as_mut();
-        Ok(file.zip(Some(self.buffer.as_mut_slice())))
+        Ok(file.zip(Some(&mut *self.buffer)))
     }
 
     /// Opens what `path` names, with the null backend nothing.

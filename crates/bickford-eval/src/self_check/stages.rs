@@ -15,6 +15,7 @@ use bickford::trace::kernel::Tracepoints;
 
 use super::sum::{Request, Served, StageSum, Told, add_up};
 use super::{Check, Findings};
+use crate::engine::Block;
 use crate::target::{Config, PRESETS, Target};
 
 /// How often an operation is done; half as many before go uncounted.
@@ -66,13 +67,9 @@ const KINDS: [Kind; 4] = [
         prepare: |root, _, _| {
             let file = File::open(root.join(DATA))?;
             // At the beginning of a page: across two it would be two requests of the preset base.
-            let mut memory = vec![0; 2 * BLOCK as usize];
-            let first = memory.as_ptr().align_offset(BLOCK as usize);
+            let mut block = Block::new(BLOCK as usize);
             Ok(Box::new(move |number| {
-                let block = memory
-                    .get_mut(first..first + BLOCK as usize)
-                    .unwrap_or_default();
-                file.read_exact_at(block, u64::from(number) % BLOCKS * BLOCK)
+                file.read_exact_at(&mut block, u64::from(number) % BLOCKS * BLOCK)
             }))
         },
     },
