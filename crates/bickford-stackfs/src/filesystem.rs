@@ -278,9 +278,7 @@ impl FileSystem for StackFs {
     }
 
     fn setxattr(&self, cx: &Context<'_>, op: Setxattr<'_>, reply: Reply<()>) {
-        let done = self.inner.do_setxattr(cx, &op);
-        self.inner.changed_xattr(cx, op.node, done.is_ok());
-        reply.complete(done);
+        self.inner.do_setxattr(cx, &op, reply);
     }
 
     fn listxattr(&self, cx: &Context<'_>, op: Listxattr, reply: Reply<XattrAnswer>) {

@@ -493,20 +493,24 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn do_lseek(&self, cx: &Context<'_>, op: &Lseek, reply: Reply<Offset>) {
-        let file = match self.file(op.node, op.handle, Need::Read) {
-            Ok(file) => file,
-            Err(error) => return reply.error(error),
-        };
-        let may_be_dirty = match self.in_force().io {
+    /// Whether the page cache may hold what the lower file lacks, and can be written back before an answer.
+    pub(crate) fn may_be_dirty(&self, node: NodeId) -> bool {
+        match self.in_force().io {
             // Nobody could wait for the notification.
             _ if self.is_watched() => false,
             IoMode::Cached => true,
             // What is mapped is the lower file.
             IoMode::Passthrough => false,
-            _ => self.writers.any(op.node.0),
+            _ => self.writers.any(node.0),
+        }
+    }
+
+    pub(crate) fn do_lseek(&self, cx: &Context<'_>, op: &Lseek, reply: Reply<Offset>) {
+        let file = match self.file(op.node, op.handle, Need::Read) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
         };
-        if !may_be_dirty {
+        if !self.may_be_dirty(op.node) {
             return reply.complete(seek(&file, op.offset, op.whence));
         }
         // The page cache holds data where the lower file still has holes, written through a mapping without a

@@ -5,17 +5,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use bickford::ops::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
-use bickford::{Context, NodeId};
+use bickford::{Context, NodeId, Reply};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::Inner;
 use crate::caller::is_capable;
+use crate::invalidation::answer_after_invalidation;
 use crate::node::ProcFd;
 
 /// The kernel's `XATTR_SIZE_MAX` and `XATTR_LIST_MAX`.
 const XATTR_BYTES_MAX: usize = 64 << 10;
+
+const CAPABILITY: &CStr = c"security.capability";
 
 /// Where the lower file system has no ACLs, nobody has one; the kernel takes any other error as
 /// "no permission".
@@ -97,7 +100,33 @@ impl Inner {
         answer.map_err(|error| lower_error(op.name, error))
     }
 
-    pub(crate) fn do_setxattr(&self, cx: &Context<'_>, op: &Setxattr<'_>) -> Result<(), Errno> {
+    pub(crate) fn do_setxattr(&self, cx: &Context<'_>, op: &Setxattr<'_>, reply: Reply<()>) {
+        if op.name == CAPABILITY && self.may_be_dirty(op.node) {
+            return self.set_after_data(cx, op, reply);
+        }
+        let done = self.set(cx, op);
+        self.changed_xattr(cx, op.node, done.is_ok());
+        reply.complete(done);
+    }
+
+    /// The lower file system takes the attribute away with each write, and so with one that is written back
+    /// later; for a change of the owner or of times the kernel writes back first by itself.
+    fn set_after_data(&self, cx: &Context<'_>, op: &Setxattr<'_>, reply: Reply<()>) {
+        let place = self.served().and_then(|()| self.path_of(op.node));
+        let (fd, path) = match place {
+            Ok(place) => place,
+            Err(error) => return reply.error(error),
+        };
+        let (name, value) = (op.name.to_owned(), op.value.to_vec());
+        let flags = XattrFlags::from_bits(op.flags).ok_or(Errno::INVAL);
+        answer_after_invalidation(cx, op.node, 0, reply, move |told| {
+            told.map_err(|_| Errno::AGAIN)?;
+            let _valid = fd;
+            rustix::fs::setxattr(path.as_str(), name, &value, flags?)
+        });
+    }
+
+    fn set(&self, cx: &Context<'_>, op: &Setxattr<'_>) -> Result<(), Errno> {
         self.served()?;
         self.identity.with_fsetid()?;
         let (fd, path) = self.path_of(op.node)?;

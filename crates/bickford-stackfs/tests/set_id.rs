@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bickford_stackfs::{IoMode, Lower, Preset};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, XattrFlags};
 use support::{Mount, can_mount, each_preset, permissions, with_io};
 
 /// What the file has been through when its bits are set.
@@ -237,5 +237,31 @@ fn bits_are_those_of_the_native_file_system_where_opens_are_not_told() {
             let mode = fs::metadata(path).unwrap().mode() & 0o7777;
             assert_eq!(mode, left, "{mode:o} after user {user}");
         }
+    }
+}
+
+/// Version 2 of `vfs_cap_data`, with CAP_NET_BIND_SERVICE.
+const CAPABILITY: [u8; 20] = [0, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn a_capability_that_is_set_after_a_write_stays() {
+    if !can_mount() {
+        return;
+    }
+    let presets = [Preset::Base, Preset::Opt, Preset::Fast].map(Preset::settings);
+    let fast = || Preset::Fast.settings();
+    let modes = [IoMode::Cached, IoMode::Plain, IoMode::Direct].map(|io| with_io(fast(), io));
+    for settings in presets.into_iter().chain(modes) {
+        let mount = Mount::with(settings);
+        let mut file = File::create(mount.path("f")).unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        let name = "security.capability";
+        rustix::fs::fsetxattr(&file, name, &CAPABILITY, XattrFlags::empty()).unwrap();
+        drop(file);
+        assert_eq!(fs::read(mount.below("f")).unwrap(), [7; 10_000]);
+        let mut value = [0; 32];
+        let read = rustix::fs::getxattr(mount.below("f"), name, &mut value[..]);
+        assert_eq!(read, Ok(CAPABILITY.len()), "{:?}", mount.stackfs.io_mode());
+        assert_eq!(value[..CAPABILITY.len()], CAPABILITY);
     }
 }
