@@ -19,6 +19,7 @@ use crate::node::ProcFd;
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 const CAPABILITY: &CStr = c"security.capability";
+const ACCESS_ACL: &CStr = c"system.posix_acl_access";
 
 /// Where the lower file system has no ACLs, nobody has one; the kernel takes any other error as
 /// "no permission".
@@ -134,7 +135,8 @@ impl Inner {
         let acting = self.as_caller_if(is_for_lower(op.name), cx)?;
         rustix::fs::setxattr(path.as_str(), op.name, op.value, flags)?;
         drop(acting);
-        if op.kill_sgid {
+        // The kernel says so of default ACLs, too, which are no part of the mode.
+        if op.kill_sgid && op.name == ACCESS_ACL {
             let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
             if mode.contains(Mode::SGID) {
                 self.set_mode(fd.as_fd(), (mode - Mode::SGID).as_raw_mode())?;

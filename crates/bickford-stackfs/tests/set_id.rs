@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 
 use bickford_stackfs::{IoMode, Lower, Preset};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, XattrFlags};
+use rustix::process::{Gid, Uid};
 use support::{Mount, can_mount, each_preset, permissions, with_io};
 
 /// What the file has been through when its bits are set.
@@ -264,4 +265,44 @@ fn a_capability_that_is_set_after_a_write_stays() {
         assert_eq!(read, Ok(CAPABILITY.len()), "{:?}", mount.stackfs.io_mode());
         assert_eq!(value[..CAPABILITY.len()], CAPABILITY);
     }
+}
+
+/// ACLs of who owns a directory but is not of its group: the bit goes with that of the mode alone, as in
+/// `posix_acl_update_mode` of Linux.
+#[test]
+fn a_default_acl_leaves_the_set_group_id_bit() {
+    const OWNER: u32 = 65_534;
+    let minimal = [(1_u16, 7_u16), (4, 5), (32, 5)];
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions) in minimal {
+        acl.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        acl.extend(u32::MAX.to_le_bytes());
+    }
+    let set_as_owner = |directory: PathBuf, name: &'static str| {
+        let acl = acl.clone();
+        let owner = std::thread::spawn(move || {
+            let (user, group) = (Uid::from_raw(OWNER), Gid::from_raw(OWNER));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            rustix::fs::setxattr(&directory, name, &acl, XattrFlags::empty()).unwrap();
+        });
+        owner.join().unwrap();
+    };
+    each_preset(|mount| {
+        let directory = mount.path("d");
+        fs::create_dir(&directory).unwrap();
+        std::os::unix::fs::chown(&directory, Some(OWNER), Some(0)).unwrap();
+        fs::set_permissions(&directory, permissions(0o2775)).unwrap();
+        for (name, left) in [
+            ("system.posix_acl_default", 0o2775),
+            ("system.posix_acl_access", 0o755),
+        ] {
+            set_as_owner(directory.clone(), name);
+            for path in [&directory, &mount.below("d")] {
+                let mode = fs::metadata(path).unwrap().mode() & 0o7777;
+                assert_eq!(mode, left, "{mode:o} after {name}");
+            }
+        }
+    });
 }
