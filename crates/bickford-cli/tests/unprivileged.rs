@@ -364,6 +364,33 @@ fn root_sees_the_statistics_of_a_users_mount() {
 }
 
 #[test]
+fn user_0_of_a_namespace_sees_the_statistics_of_its_mount() {
+    let test = "user_0_of_a_namespace_sees_the_statistics_of_its_mount";
+    let Some(place) = place(test, "") else {
+        return;
+    };
+    // As mounts of root have left it.
+    if let Err(error) = fs::create_dir("/run/bickford") {
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+    }
+    let runtime = place.dir().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    std::os::unix::fs::chown(&runtime, Some(NOBODY), Some(NOBODY)).unwrap();
+    let commands = r#""$0" mount "$1" "$2" && "$0" stat --json "$2"; "$0" unmount "$2""#;
+    let mut command = as_nobody("unshare".as_ref());
+    let arguments = [place.public_program(), place.source(), place.mountpoint()];
+    command.env("XDG_RUNTIME_DIR", runtime);
+    command.args(["-Urm", "sh", "-c", commands]).args(arguments);
+    let output = run(&mut command);
+    if common::stderr(&output).contains("unshare failed") {
+        return eprintln!("left out: users have no namespaces here");
+    }
+    assert_silent(&output);
+    let report = serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+    assert!(report["session"]["opcodes"].is_array(), "{report:#}");
+}
+
+#[test]
 fn the_sockets_of_a_user_leave_no_directory() {
     let Some(place) = place("the_sockets_of_a_user_leave_no_directory", "") else {
         return;

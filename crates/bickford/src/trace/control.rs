@@ -29,15 +29,26 @@ pub use self::find::{Socket, find};
 use super::{Event, Snapshot};
 use crate::dispatch::Server;
 
-/// Where sockets are: `/run/bickford` for root, else below `$XDG_RUNTIME_DIR`.
+/// Where root's sockets are.
+const OF_ROOT: &str = "/run/bickford";
+
+/// Where sockets are: `/run/bickford` for root, else below `$XDG_RUNTIME_DIR`. User 0 of a user namespace to whom
+/// `/run` does not belong is as any other user.
 #[must_use]
 pub fn socket_directory() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return "/run/bickford".into();
+    if rustix::process::geteuid().is_root() && belongs_to_root(Path::new(OF_ROOT)) {
+        return OF_ROOT.into();
     }
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     base.unwrap_or_else(std::env::temp_dir)
         .join(format!("bickford-{}", rustix::process::geteuid().as_raw()))
+}
+
+/// A directory, or that above it where it has not been made.
+fn belongs_to_root(directory: &Path) -> bool {
+    let found = std::fs::symlink_metadata(directory);
+    let found = found.or_else(|_| std::fs::metadata(directory.parent().unwrap_or(directory)));
+    found.is_ok_and(|found| found.uid() == 0)
 }
 
 /// The socket of the session that serves a connection.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
-use super::socket_directory;
+use super::{OF_ROOT, socket_directory};
 use crate::mount::MountEntry;
 
 /// A socket that was found. It is held open, so that nobody can put another in its place.
@@ -59,7 +59,7 @@ fn directories_of(user: u32) -> Vec<PathBuf> {
         _ => vec![PathBuf::from(format!("/run/user/{user}")).join(&name)],
     };
     if user == 0 {
-        directories.push("/run/bickford".into());
+        directories.push(OF_ROOT.into());
     } else {
         directories.extend([
             Path::new("/tmp").join(&name),
