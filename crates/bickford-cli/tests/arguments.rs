@@ -211,6 +211,24 @@ fn doctor_tells_about_this_machine() {
 }
 
 #[test]
+fn an_evaluation_of_a_program_that_is_not_there_does_not_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = dir.path().join("none");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (program, why) in [
+        (&none, "No such file"),
+        (&file, "not executable"),
+        (&dir.path().to_owned(), "no file"),
+    ] {
+        let mut eval = bickford();
+        eval.arg("eval").arg("--bickford").arg(program);
+        let output = run(eval.arg("--out").arg(dir.path().join("out")));
+        assert_refused(&output, 1, &["--bickford", why]);
+    }
+}
+
+#[test]
 fn output_that_nobody_reads_is_no_failure() {
     let commands: [&[&str]; 4] = [
         &["layers"],

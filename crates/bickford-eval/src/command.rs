@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -278,13 +279,30 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// The absolute path of a program that can be run.
+fn program(path: &Path) -> Result<PathBuf, EvalError> {
+    let path = absolute(path)?;
+    let unfit = |reason: String| {
+        EvalError::Usage(format!(
+            "--bickford {}: {reason}; name the program of bickford",
+            path.display()
+        ))
+    };
+    match std::fs::metadata(&path) {
+        Err(error) => Err(unfit(error.to_string())),
+        Ok(found) if !found.is_file() => Err(unfit("it is no file".into())),
+        Ok(found) if found.mode() & 0o111 == 0 => Err(unfit("it is not executable".into())),
+        Ok(_) => Ok(path),
+    }
+}
+
 /// What is compared, and what should be and cannot.
 fn configs(args: &EvalArgs, ui: &Ui) -> Result<(Vec<Config>, Vec<String>), EvalError> {
     let mut configs = vec![Config::native()];
     let mut notes = Vec::new();
     let bickford = match &args.bickford {
         // A bare name is looked for in PATH.
-        Some(path) if path.components().count() > 1 => &absolute(path)?,
+        Some(path) if path.components().count() > 1 => &program(path)?,
         Some(name) => name,
         None => &ui.bickford,
     };
