@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(short = 's', long, conflicts_with = "workers")]
     single_thread: bool,
 
-    /// Mount options as in mount.fuse3(8) and mount(8); NAME=VALUE also for the long flags here
+    /// Mount options: the kernel's of mount.fuse3(8), and those of mount(8); NAME=VALUE also for the long flags here
     ///
     /// fsname, subtype, allow_other, allow_root, default_permissions, max_read, auto_unmount, ro, and the
     /// flags common to all file systems. A comma in a value is written as '\,'. With remount those flags
