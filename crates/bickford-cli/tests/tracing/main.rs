@@ -9,6 +9,7 @@
 mod common;
 mod ends;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -233,15 +234,48 @@ fn chrome_output_is_json_and_opcodes_are_filtered() {
     fs::remove_dir(place.mountpoint().join("new")).unwrap();
     let output = trace.output.clone();
     assert!(trace.running.output().status.success());
-    let mut spans: Vec<Value> = serde_json::from_str(&fs::read_to_string(output).unwrap()).unwrap();
+    let mut marks: Vec<Value> = serde_json::from_str(&fs::read_to_string(output).unwrap()).unwrap();
     // What ends on different CPUs is told in any order, and viewers sort it.
-    spans.sort_by(|a, b| a["ts"].as_f64().partial_cmp(&b["ts"].as_f64()).unwrap());
-    let names: Vec<&Value> = spans.iter().map(|s| &s["name"]).collect();
-    assert_eq!(names, ["MKDIR", "RMDIR"], "{spans:#?}");
-    for span in &spans {
-        assert_eq!(span["ph"], "X");
-        assert!(span["ts"].is_f64() && span["dur"].as_f64().unwrap() > 0.0);
+    marks.sort_by(|a, b| a["ts"].as_f64().partial_cmp(&b["ts"].as_f64()).unwrap());
+    let told: Vec<_> = marks.iter().map(|m| (&m["name"], &m["ph"])).collect();
+    let (mkdir, rmdir) = (&Value::from("MKDIR"), &Value::from("RMDIR"));
+    let (begin, end) = (&Value::from("b"), &Value::from("e"));
+    let wanted = [(mkdir, begin), (mkdir, end), (rmdir, begin), (rmdir, end)];
+    assert_eq!(told, wanted, "{marks:#?}");
+}
+
+/// Nobody waits for the answer of a RELEASE.
+#[test]
+fn requests_of_one_caller_that_overlap_are_pairs_of_their_own() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_foreground(&["--layer", "delay:release=1000s"]);
+    let opcodes = ["--format", "chrome", "--opcode", "RELEASE,MKDIR"];
+    let trace = Trace::start(&place, &opcodes);
+    drop(fs::File::open(place.mountpoint().join("f")).unwrap());
+    fs::create_dir(place.mountpoint().join("new")).unwrap();
+    wait_until("the second is printed", || trace.text().contains("MKDIR"));
+    let marks: Vec<Value> = serde_json::from_str(&trace.end()).unwrap();
+    let pairs: Vec<&[Value]> = marks.chunks(2).collect();
+    let ts = |mark: &Value| mark["ts"].as_f64().unwrap();
+    let mut ids = HashSet::new();
+    for pair in &pairs {
+        let [begin, end] = pair else {
+            panic!("{pair:#?}")
+        };
+        assert_eq!((&begin["ph"], &end["ph"]), (&"b".into(), &"e".into()));
+        for key in ["id", "cat", "name", "pid", "tid"] {
+            assert_eq!(begin[key], end[key], "{key}: {pair:#?}");
+        }
+        assert!(ts(begin) <= ts(end), "{pair:#?}");
+        assert!(ids.insert(begin["id"].as_str().unwrap()), "{marks:#?}");
     }
+    let mkdir = pairs.iter().find(|pair| pair[0]["name"] == "MKDIR");
+    let mkdir = mkdir.unwrap();
+    let overlaps = |pair: &&&[Value]| {
+        let same = pair[0]["name"] == "RELEASE" && pair[0]["tid"] == mkdir[0]["tid"];
+        same && ts(&pair[0]) < ts(&mkdir[0]) && ts(&mkdir[0]) < ts(&pair[1])
+    };
+    assert!(pairs.iter().any(|pair| overlaps(&pair)), "{marks:#?}");
 }
 
 #[test]
@@ -331,13 +365,13 @@ fn what_hangs_is_told_in_every_format() {
         .find(|line| line.contains("open for"))
         .unwrap();
     assert!(line.contains(" mkdir-"), "{line}");
-    let spans: Value = serde_json::from_str(&ended[2]).unwrap();
-    let span = spans
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|span| is_open(&span["args"]));
-    assert!(span.unwrap()["dur"].as_f64().unwrap() > 0.0, "{spans:#}");
+    let marks: Vec<Value> = serde_json::from_str(&ended[2]).unwrap();
+    let begin = marks.iter().position(|mark| is_open(&mark["args"]));
+    let [begin, end] = &marks[begin.unwrap()..][..2] else {
+        panic!("{marks:#?}")
+    };
+    assert_eq!(begin["id"], end["id"], "{marks:#?}");
+    assert!(end["ts"].as_f64() > begin["ts"].as_f64(), "{marks:#?}");
     assert_eq!(ended[3], "", "filters are for what is open, too");
 }
 
@@ -366,8 +400,8 @@ fn what_was_sent_before_is_told_at_once_and_when_it_ends() {
         (&first["before"], &first["received"]),
         (&true.into(), &true.into())
     );
-    let spans: Value = serde_json::from_str(&chrome.end()).unwrap();
-    assert_eq!(spans[0]["args"]["open"], true, "{spans:#}");
+    let marks: Value = serde_json::from_str(&chrome.end()).unwrap();
+    assert_eq!(marks[0]["args"]["open"], true, "{marks:#}");
     let caller = first["pid"].as_i64().unwrap();
     assert_eq!(caller, i64::from(client.pid().as_raw_nonzero().get()));
     // A signal to the caller ends the delay.

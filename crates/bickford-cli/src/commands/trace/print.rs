@@ -181,13 +181,20 @@ impl<W: Write> Printer<W> {
                 } else {
                     ",\n"
                 };
-                let span = json!({
-                    "name": request.kernel.name(), "cat": "fuse", "ph": "X",
-                    "ts": request.sent_ns() as f64 / 1e3, "dur": request.total_us(),
-                    "pid": request.kernel.connection, "tid": request.kernel.pid,
-                    "args": request.object(),
-                });
-                write!(self.out, "{comma}{span}")
+                let mark = |phase: &str, ts: f64| {
+                    json!({
+                        "name": request.kernel.name(), "cat": "fuse", "ph": phase, "ts": ts,
+                        // A number of JSON may have 53 bits only.
+                        "id": request.kernel.unique.to_string(),
+                        "pid": request.kernel.connection, "tid": request.kernel.pid,
+                    })
+                };
+                let sent_us = request.sent_ns() as f64 / 1e3;
+                // Requests of one caller may overlap, which spans of one thread ("X") must not.
+                let mut begin = mark("b", sent_us);
+                begin["args"] = request.object();
+                let end = mark("e", sent_us + request.total_us());
+                write!(self.out, "{comma}{begin},\n{end}")
             }
         }
     }
