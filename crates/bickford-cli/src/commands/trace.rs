@@ -475,7 +475,7 @@ impl Tracer {
         let lost = (self.tracepoints.lost() + calls).saturating_add(events);
         if lost > 0 {
             note(&format!(
-                "{lost} lines were lost: requests came faster than they were read"
+                "{lost} events were lost: requests came faster than they were read"
             ));
         }
     }

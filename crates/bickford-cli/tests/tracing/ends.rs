@@ -222,7 +222,7 @@ fn what_was_not_read_yet_is_told_at_the_end() {
     let told = fs::read_to_string(output).unwrap().lines().count();
     let log = fs::read_to_string(log).unwrap();
     assert!(
-        told == EACH * THREADS || log.contains("lines were lost"),
+        told == EACH * THREADS || log.contains("events were lost"),
         "{told}: {log}"
     );
 }
