@@ -383,13 +383,14 @@ impl Tracer {
         let at_ns = now_ns();
         self.filter
             .keep(&mut open, |request| at_ns.saturating_sub(request.sent_ns));
+        let lost = self.tracepoints.lost() > 0;
         for kernel in open {
-            let received = received(kernel.unique);
+            let open = Open::new(at_ns, received(kernel.unique), lost);
             printer.print(&Request {
                 kernel,
                 daemon: None,
                 lower_ns: None,
-                open: Some(Open { at_ns, received }),
+                open: Some(open),
             })?;
         }
         Ok(())

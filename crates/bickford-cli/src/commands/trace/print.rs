@@ -25,6 +25,29 @@ pub(super) struct Open {
     pub(super) at_ns: u64,
     /// Whether the daemon has it, where the daemon says so.
     pub(super) received: Option<bool>,
+    /// Whether its answer may be among events that were lost.
+    may_have_ended: bool,
+}
+
+impl Open {
+    /// `lost` tells whether any events were lost.
+    pub(super) fn new(at_ns: u64, received: Option<bool>, lost: bool) -> Self {
+        let may_have_ended = lost && received != Some(true);
+        Self {
+            at_ns,
+            received: received.filter(|_| !may_have_ended),
+            may_have_ended,
+        }
+    }
+
+    fn remark(&self) -> &'static str {
+        match self.received {
+            Some(true) => ", the daemon has it",
+            Some(false) => ", the daemon has not taken it",
+            None if self.may_have_ended => ", or its end is among the events that were lost",
+            None => "",
+        }
+    }
 }
 
 /// The kernel's view of a request, and the daemon's where it is known.
@@ -102,11 +125,7 @@ impl Request {
         if kernel.before {
             line += ", sent before tracing began";
         }
-        line += match self.open.as_ref().and_then(|open| open.received) {
-            Some(true) => ", the daemon has it",
-            Some(false) => ", the daemon has not taken it",
-            None => "",
-        };
+        line += self.open.as_ref().map_or("", Open::remark);
         if let Some(stages) = self.stages() {
             line += ": ";
             if let Some(queued) = stages.queued {
@@ -129,7 +148,10 @@ impl Request {
             "before": kernel.before, "open": self.open.is_some(),
         });
         let rest = match &self.open {
-            Some(open) => json!({"age_us": self.total_us(), "received": open.received}),
+            Some(open) => json!({
+                "age_us": self.total_us(), "received": open.received,
+                "may_have_ended": open.may_have_ended,
+            }),
             None => json!({
                 "total_us": self.total_us(), "bytes_in": kernel.bytes_in,
                 "bytes_out": kernel.bytes_out, "error": kernel.error,
@@ -204,5 +226,26 @@ impl<W: Write> Printer<W> {
             writeln!(self.out, "\n]")?;
         }
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_events_were_lost_nothing_is_said_not_to_be_taken() {
+        let told = |received, lost| {
+            let open = Open::new(1, received, lost);
+            (open.received, open.may_have_ended, open.remark())
+        };
+        let lost = (None, true, ", or its end is among the events that were lost");
+        assert_eq!(told(Some(false), true), lost);
+        assert_eq!(told(None, true), lost);
+        let has = (Some(true), false, ", the daemon has it");
+        assert_eq!([told(Some(true), true), told(Some(true), false)], [has; 2]);
+        let waits = (Some(false), false, ", the daemon has not taken it");
+        assert_eq!(told(Some(false), false), waits);
+        assert_eq!(told(None, false), (None, false, ""));
     }
 }
