@@ -3,6 +3,7 @@
 
 mod resolve;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ pub(crate) struct Target {
     pub(crate) mountpoint: PathBuf,
     pub(crate) connection: u32,
     pub(crate) fs_type: String,
+    source: OsString,
     /// The user who mounted it.
     user: u32,
 }
@@ -55,6 +57,7 @@ impl Target {
                 connection: entry.connection(),
                 user: entry.owner().unwrap_or(0),
                 fs_type: entry.fs_type,
+                source: entry.source,
             }),
             Some(entry) => Err(Failure::new(format!(
                 "{}: the mount there is of type {}, not FUSE; see 'findmnt -t fuse'",
@@ -68,21 +71,17 @@ impl Target {
         }
     }
 
-    /// Whether it is in the list of mounts still; true where that cannot be read.
-    pub(crate) fn is_mounted(&self) -> bool {
-        MountEntry::all().map_or(true, |mounts| {
-            let mut here = mounts.iter().filter(|m| m.mountpoint == self.mountpoint);
-            here.any(|m| m.is_fuse() && m.connection() == self.connection)
-        })
-    }
-
-    /// A place where it is mounted now, this or another.
+    /// A place where it is mounted now: this one if it is, or if the list of mounts cannot be read.
     pub(crate) fn mounted_at(&self) -> Option<PathBuf> {
-        let all = MountEntry::all().unwrap_or_default();
-        let mut same = all
-            .into_iter()
-            .filter(|entry| entry.is_fuse() && entry.connection() == self.connection);
-        same.next().map(|entry| entry.mountpoint)
+        let Ok(mut mounts) = MountEntry::all() else {
+            return Some(self.mountpoint.clone());
+        };
+        // Its number alone may be that of a later mount.
+        let key = (self.connection, &self.fs_type, &self.source);
+        mounts.retain(|m| m.is_fuse() && (m.connection(), &m.fs_type, &m.source) == key);
+        let here = mounts.iter().position(|m| m.mountpoint == self.mountpoint);
+        let found = mounts.into_iter().nth(here.unwrap_or(0))?;
+        Some(found.mountpoint)
     }
 
     /// Asks the daemon at its control socket, where one of ours serves the mount; or why there is no

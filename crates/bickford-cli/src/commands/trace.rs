@@ -250,8 +250,9 @@ impl Tracer {
         // One that is ending may hang up before it stops to listen, and one without events tells nothing.
         let is_told = self.events.is_some() || self.daemon.is_none();
         self.ended |= !is_told && !self.is_same_daemon();
-        let mountpoint = self.target.mountpoint.display();
-        let mounted = self.target.is_mounted();
+        let place = self.target.mounted_at();
+        let mounted = place.is_some();
+        let mountpoint = place.as_ref().unwrap_or(&self.target.mountpoint).display();
         if !mounted {
             note(&format!("{mountpoint} has been unmounted"));
         } else if self.ended && self.target.listens() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bickford::trace::control::socket_path;
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::process::{Signal, kill_process};
 
 use super::common::{Running, bickford, installed, run, stderr, stop, wait_until};
@@ -96,6 +97,23 @@ fn tracing_ends_with_what_is_traced() {
             place.unmount(&place.mountpoint());
         }
     }
+}
+
+#[test]
+fn a_mount_that_has_another_place_by_now_is_still_mounted() {
+    let Some(place) = place() else { return };
+    let running = place.mount_in_foreground(&[]);
+    let trace = Trace::start(&place, &[]);
+    let (before, after) = (place.mountpoint(), place.source());
+    mount_bind(&before, &after).unwrap();
+    unmount(&before, UnmountFlags::DETACH).unwrap();
+    kill_process(running.pid(), Signal::KILL).unwrap();
+    running.output();
+    assert!(trace.running.output().status.success());
+    let said = fs::read_to_string(&trace.log).unwrap();
+    let ended = format!("the daemon of {} has ended", after.display());
+    assert!(said.contains(&ended), "{said}");
+    place.unmount(&after);
 }
 
 /// The end of a daemon that still listens when it hangs up.
