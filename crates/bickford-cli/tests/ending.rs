@@ -57,7 +57,7 @@ fn one_signal_ends_it_cleanly() {
 fn signals_that_were_ignored_stay_so() {
     let Some(place) = Place::new() else { return };
     // Without SIGCHLD nobody tells how the unmounting went.
-    let running = place.mount_with_signals("--ignore-signal=HUP,INT,CHLD", &[]);
+    let running = place.mount_under(&["--ignore-signal=HUP,INT,CHLD"], &[]);
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         kill_process(running.pid(), signal).unwrap();
     }

@@ -77,6 +77,21 @@ fn counts_rise_with_requests() {
 }
 
 #[test]
+fn a_daemon_in_another_pid_namespace_has_two_numbers() {
+    let Some(place) = Place::new() else { return };
+    let _running = place.mount_in_pid_namespace();
+    let report = stat(&place.mountpoint());
+    let here = place.daemon().unwrap().as_raw_nonzero().get();
+    assert_eq!(
+        (&report["daemon"], &report["session"]["pid"]),
+        (&here.into(), &1.into())
+    );
+    let told = format!("is process {here} here, and 1 in its own PID namespace");
+    let text = table(&place.mountpoint());
+    assert!(text.contains(&told), "{text}");
+}
+
+#[test]
 fn a_stopped_daemon_leaves_what_the_kernel_tells() {
     let Some(place) = Place::new() else { return };
     let running = place.mount_in_foreground(&[]);

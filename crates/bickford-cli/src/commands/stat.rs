@@ -38,6 +38,8 @@ struct Report {
     max_background: Option<u64>,
     congestion_threshold: Option<u64>,
     session: Option<Snapshot>,
+    /// The daemon's process here, where it answers: `session` has the number in its own PID namespace.
+    daemon: Option<u32>,
     /// Why there is no `session`.
     session_error: Option<String>,
 }
@@ -51,11 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let connection = target.connection();
     let report = Report {
         mountpoint: target.mountpoint.display().to_string(),
-        fs_type: target.fs_type,
+        fs_type: target.fs_type.clone(),
         connection: target.connection,
         waiting: connection.waiting,
         max_background: connection.max_background,
         congestion_threshold: connection.congestion_threshold,
+        daemon: session.as_ref().and_then(|_| target.daemon_number()),
         session,
         session_error,
     };
@@ -96,7 +99,16 @@ fn table(report: &Report, histograms: bool) -> String {
         );
     }
     match &report.session {
-        Some(session) => text + &session_table(session, histograms),
+        Some(session) => {
+            if let Some(pid) = report.daemon.filter(|pid| *pid != session.pid) {
+                let _ = writeln!(
+                    text,
+                    "The daemon is process {pid} here, and {} in its own PID namespace.",
+                    session.pid
+                );
+            }
+            text + &session_table(session, histograms)
+        }
         None => text,
     }
 }

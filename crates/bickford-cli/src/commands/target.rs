@@ -119,6 +119,12 @@ impl Target {
         Some(peer.ok()?.pid)
     }
 
+    /// The number of that process here; in its own PID namespace it may have another one.
+    pub(crate) fn daemon_number(&self) -> Option<u32> {
+        let pid = self.daemon()?.as_raw_nonzero();
+        Some(pid.get().cast_unsigned())
+    }
+
     /// The control sockets that may be its daemon's.
     pub(crate) fn sockets(&self) -> Vec<control::Socket> {
         let found = control::find(self.connection, self.user);

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     ///
     /// In a pass-through file system that is I/O on the lower one. Waiting for other threads (futex) is
     /// left out, and so are requests that another thread than the handler's answered. Meanwhile system
-    /// calls of the whole machine take a little longer.
+    /// calls of the whole machine take a little longer. The daemon has to be in this PID namespace.
     #[arg(long)]
     lower_io: bool,
     /// How to print
@@ -156,8 +156,15 @@ fn note(text: &str) {
 /// The system calls of the daemon, where it is one of ours.
 fn follow_daemon(target: &Target, patience: Duration) -> Option<SystemCalls> {
     let snapshot = target.ask(|path| control::snapshot_within(path, patience));
-    let calls = snapshot
-        .and_then(|snapshot| SystemCalls::of(snapshot.pid).map_err(|error| error.to_string()));
+    let calls = snapshot.and_then(|snapshot| match target.daemon_number() {
+        Some(pid) if pid == snapshot.pid => SystemCalls::of(pid).map_err(|error| error.to_string()),
+        here => Err(format!(
+            "the daemon is in another PID namespace, where its threads have other numbers than in this one (it is \
+             process {} there and {} here)",
+            snapshot.pid,
+            here.map_or("unknown".to_owned(), |pid| pid.to_string())
+        )),
+    });
     calls
         .inspect_err(|reason| note(&format!("--lower-io is left out: {reason}")))
         .ok()

@@ -104,11 +104,17 @@ impl Place {
     /// Starts `bickford mount -f`, and waits until it says that it is ready.
     pub(crate) fn mount_in_foreground(&self, arguments: &[&str]) -> Running {
         // Whoever runs the tests may have them ignore signals, as nohup(1) does.
-        self.mount_with_signals("--default-signal", arguments)
+        self.mount_under(&["--default-signal"], arguments)
     }
 
-    /// The same with an option of env(1) about signals.
-    pub(crate) fn mount_with_signals(&self, signals: &str, arguments: &[&str]) -> Running {
+    /// The same in a PID namespace of its own.
+    pub(crate) fn mount_in_pid_namespace(&self) -> Running {
+        let unshare = ["--default-signal", "unshare", "--pid", "--fork"];
+        self.mount_under(&[&unshare[..], &["--kill-child"]].concat(), &[])
+    }
+
+    /// The same with arguments of env(1).
+    pub(crate) fn mount_under(&self, env: &[&str], arguments: &[&str]) -> Running {
         let name = self.dir().join(format!(
             "ready-{}",
             self.started.replace(self.started.get() + 1)
@@ -118,7 +124,8 @@ impl Place {
         let mut command = Command::new("env");
         command
             .env("NOTIFY_SOCKET", &name)
-            .args([signals, env!("CARGO_BIN_EXE_bickford"), "mount", "-f"])
+            .args(env)
+            .args([env!("CARGO_BIN_EXE_bickford"), "mount", "-f"])
             .args(arguments);
         command.arg(self.source()).arg(self.mountpoint());
         let child = command

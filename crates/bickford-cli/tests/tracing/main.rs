@@ -214,6 +214,22 @@ fn time_in_system_calls_below_is_a_part_of_the_handler() {
 }
 
 #[test]
+fn system_calls_are_left_out_where_threads_have_other_numbers() {
+    let Some(place) = place() else { return };
+    let _running = place.mount_in_pid_namespace();
+    let trace = Trace::start(&place, &["--lower-io"]);
+    let log = trace.log.clone();
+    trace.end();
+    let said = fs::read_to_string(log).unwrap();
+    let here = place.daemon().unwrap();
+    let told = format!("(it is process 1 there and {here} here)");
+    assert!(
+        said.contains("--lower-io is left out: ") && said.contains(&told),
+        "{said}"
+    );
+}
+
+#[test]
 fn chrome_output_is_json_and_opcodes_are_filtered() {
     let Some(place) = place() else { return };
     let _running = place.mount_in_foreground(&[]);

@@ -239,7 +239,11 @@ mod tests {
             let open = Open::new(1, received, lost);
             (open.received, open.may_have_ended, open.remark())
         };
-        let lost = (None, true, ", or its end is among the events that were lost");
+        let lost = (
+            None,
+            true,
+            ", or its end is among the events that were lost",
+        );
         assert_eq!(told(Some(false), true), lost);
         assert_eq!(told(None, true), lost);
         let has = (Some(true), false, ", the daemon has it");
