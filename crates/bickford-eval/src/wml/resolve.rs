@@ -242,8 +242,17 @@ impl<'a> Attributes<'a> {
 }
 
 fn number(value: &Value, most: u64) -> Result<u64, WmlError> {
+    number_from(value, 0, most)
+}
+
+fn number_from(value: &Value, least: u64, most: u64) -> Result<u64, WmlError> {
     let wrong = || {
-        let expected = format!("a number up to {most}, optionally with k, m, g or t");
+        let from = if least > 0 {
+            format!("from {least} ")
+        } else {
+            String::new()
+        };
+        let expected = format!("a number {from}up to {most}, optionally with k, m, g or t");
         WmlError::new(value.at, expected, format!("`{}`", value.text))
     };
     let digits = value
@@ -260,7 +269,7 @@ fn number(value: &Value, most: u64) -> Result<u64, WmlError> {
     let count: u64 = digits.parse().map_err(|_| wrong())?;
     count
         .checked_mul(unit)
-        .filter(|n| *n <= most)
+        .filter(|n| (least..=most).contains(n))
         .ok_or_else(wrong)
 }
 
@@ -516,8 +525,9 @@ fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
             }
         }
     };
-    Ok(FlowOp {
-        op,
-        iters: attributes.number("iters", 1, 1 << 32)?,
-    })
+    // A thread of which nothing is done would never come to its end.
+    let iters = attributes
+        .value("iters")?
+        .map_or(Ok(1), |value| number_from(value, 1, 1 << 32))?;
+    Ok(FlowOp { op, iters })
 }

@@ -284,6 +284,13 @@ const BAD: &[(&str, usize, usize, &str, &str)] = &[
         "`99`",
     ),
     (
+        "define process name=p {\n thread name=t {\n  flowop closefile name=r,fd=1,iters=0\n }\n}",
+        3,
+        38,
+        "a number from 1 up to",
+        "`0`",
+    ),
+    (
         "define process name=p {\n thread name=t {\n  flowop finishoncount name=r,value=1\n }\n}",
         2,
         2,
