@@ -287,8 +287,8 @@ impl Store {
     /// Goes on with a directory of results. A line that was cut off is run again.
     ///
     /// # Errors
-    /// It cannot be read or written, or belongs to another machine, another switch of io_uring or to programs that have
-    /// changed.
+    /// It cannot be read or written, or belongs to another machine, another number of CPUs that may be used, another
+    /// switch of io_uring or to programs that have changed.
     pub fn resume(directory: &Path) -> Result<Self, EvalError> {
         let results = load(directory)?;
         let changes = results.settings.changes(&Machine::probe());
@@ -419,6 +419,7 @@ mod tests {
         Settings {
             version: env!("CARGO_PKG_VERSION").into(),
             machine: Machine::probe(),
+            usable_cpus: Some(crate::host::usable_cpus()),
             ..crate::report::fixture::results(&[], &[]).settings
         }
     }
@@ -437,6 +438,7 @@ mod tests {
         other.version = "0.0.1".into();
         let (built, gone) = (PathBuf::from("/bin/sh"), PathBuf::from("/nonexistent"));
         other.programs = [(built, "older".into()), (gone, String::new())].into();
+        other.usable_cpus = Some(12_345);
         other.enable_uring = Some("of another kernel".into());
         let changes = other.changes(&now).join("; ");
         for told in [
@@ -444,6 +446,7 @@ mod tests {
             "the processor was abacus",
             "CPUs and is with",
             "bickford-eval was 0.0.1",
+            "the number of CPUs that may be used was 12345 and is ",
             "MB of memory and is",
             "/bin/sh is another program now",
             "/nonexistent: No such file",

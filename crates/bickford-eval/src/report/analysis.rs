@@ -345,7 +345,7 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
         };
         if let Some(native) = cells.first() {
             let all = results.settings.machine.cpus;
-            let usable = results.settings.usable_cpus.unwrap_or(all);
+            let usable = results.settings.cpus();
             cell.explanation = explain::row(row, native, &cell, Cpus { all, usable });
         }
         cells.push(cell);

@@ -268,6 +268,13 @@ fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
             a.scale, b.scale
         ));
     }
+    if a.usable_cpus != b.usable_cpus && a.cpus() != b.cpus() {
+        out.push(format!(
+            "The runs might use different numbers of CPUs, {} in A and {} in B (affinity or a quota of CPU time): compare the differences to native only.",
+            a.cpus(),
+            b.cpus()
+        ));
+    }
     if let (Some(of_a), Some(of_b)) = (&a.enable_uring, &b.enable_uring)
         && of_a != of_b
     {
@@ -402,6 +409,19 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
+    }
+
+    #[test]
+    fn cpus_that_only_one_run_might_not_use_are_told() {
+        let a = base(100.0, 50.0);
+        let mut b = base(100.0, 50.0);
+        // All that there are, as in older records.
+        b.settings.usable_cpus = Some(2);
+        assert!(!text(&a, &b).contains("CPUs"), "{}", text(&a, &b));
+        b.settings.usable_cpus = Some(1);
+        let told = text(&a, &b);
+        assert!(told.contains("of CPUs, 2 in A and 1 in B"), "{told}");
+        assert!(!text(&b, &b).contains("CPUs"), "{}", text(&b, &b));
     }
 
     #[test]

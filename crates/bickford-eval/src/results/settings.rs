@@ -71,12 +71,22 @@ pub(crate) fn differences(a: &Machine, b: &Machine) -> Vec<(&'static str, String
 }
 
 impl Settings {
+    /// CPUs that the run might use.
+    pub(crate) fn cpus(&self) -> usize {
+        self.usable_cpus.unwrap_or(self.machine.cpus)
+    }
+
     /// What is not as it was when the run began, so that samples of now do not belong to it.
     #[must_use]
     pub fn changes(&self, now: &Machine) -> Vec<String> {
         let mut pairs = differences(&self.machine, now);
         let version = env!("CARGO_PKG_VERSION");
         pairs.push(("bickford-eval", self.version.clone(), version.to_owned()));
+        let usable = host::usable_cpus();
+        if self.usable_cpus.is_some() || usable < now.cpus {
+            let (then, now) = (self.cpus().to_string(), usable.to_string());
+            pairs.push(("the number of CPUs that may be used", then, now));
+        }
         if let Some(then) = &self.enable_uring {
             let now = host::enable_uring().unwrap_or_else(|| "not there".to_owned());
             pairs.push(("enable_uring of the module fuse", then.clone(), now));
