@@ -456,19 +456,14 @@ impl<'a> Runner<'a> {
             let job = Job::Null {
                 kind: row.kind.clone(),
             };
-            if let Ok((work, finished)) = self.worker(&job, None, deadline, &|| {})
-                && let Some(cost) = per_operation(finished.cpu_s, work.operations)
+            if let Ok((work, _)) = self.worker(&job, None, deadline, &|| {})
+                && let Some(cost) = work.operation_ns()
             {
                 costs.insert(row.id.clone(), cost);
             }
         }
         costs
     }
-}
-
-/// Nanoseconds of CPU time per operation; `None` where the clock, which moves in ticks, has not moved.
-fn per_operation(cpu_s: f64, operations: u64) -> Option<f64> {
-    (cpu_s > 0.0 && operations > 0).then(|| cpu_s * 1e9 / operations as f64)
 }
 
 /// What a mounted command says; the next mount writes over it.

@@ -21,7 +21,7 @@ const STDIO_BUFFER: usize = 4096;
 const BLOCK: usize = 16 << 10;
 
 /// The engine's own cost is measured on at least this part of the papers' work: less would be over
-/// before the clock has moved.
+/// before all its threads run.
 const NULL_SCALE: f64 = 0.05;
 
 /// What the worker is told to do, as JSON on its standard input.

@@ -64,3 +64,10 @@ pub struct Work {
     /// Latency by operation.
     pub latencies: Vec<OpLatency>,
 }
+
+impl Work {
+    /// Nanoseconds of its time for each operation; `None` where there was none.
+    pub(crate) fn operation_ns(&self) -> Option<f64> {
+        (self.operations > 0).then(|| self.elapsed_s * 1e9 / self.operations as f64)
+    }
+}

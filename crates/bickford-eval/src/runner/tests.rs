@@ -1,30 +1,39 @@
 //! What a runner has done, and when.
 
 use super::*;
+use crate::results::Settings;
 
-/// A program in the worker's place says what it is told to do.
+/// A program in the worker's place that says what `script` prints.
+fn ui(script: String) -> Ui {
+    let again = ["/bin/sh", "-c"].map(OsString::from).to_vec();
+    Ui {
+        progress: false,
+        again: [again, vec![script.into(), "worker".into()]].concat(),
+        bickford: "bickford".into(),
+    }
+}
+
+/// A run in `place`, and nothing of it done yet.
+fn store(place: &Path, mut settings: Settings) -> Store {
+    settings.rounds = 1;
+    settings.directory = place.to_owned();
+    settings.device = crate::host::device::Choice::Directory(place.to_owned());
+    Store::create(&place.join("out"), settings).unwrap()
+}
+
 #[test]
 fn caches_are_warmed_before_a_run_and_not_within_it() {
     let place = tempfile::tempdir().unwrap();
     let told = place.path().join("told");
-    let again = ["/bin/sh", "-c"].map(OsString::from).to_vec();
-    let script = format!(
+    let ui = ui(format!(
         "cat >> '{0}'; echo >> '{0}'; echo '{{\"done\":{{\"operations\":1,\"bytes\":1,\"files\":0,\"elapsed_s\":1.0,\"latencies\":[]}}}}'",
         told.display()
-    );
-    let ui = Ui {
-        progress: false,
-        again: [again, vec![script.into(), "worker".into()]].concat(),
-        bickford: "bickford".into(),
-    };
+    ));
     let mut settings = crate::report::fixture::results(&[], &[]).settings;
     settings.rows = crate::rows::sac10(0.001);
     let ids = ["s3c-25", "s3e-25"];
     settings.rows.retain(|row| ids.contains(&row.id.as_str()));
-    settings.rounds = 1;
-    settings.directory = place.path().to_owned();
-    settings.device = crate::host::device::Choice::Directory(place.path().to_owned());
-    let mut store = Store::create(&place.path().join("out"), settings).unwrap();
+    let mut store = store(place.path(), settings);
     let stop = Arc::new(AtomicBool::new(false));
     Runner::new(&mut store, &ui, stop).unwrap().run().unwrap();
     let errors = ids.map(|row| store.results.error(row, "native"));
@@ -41,8 +50,14 @@ fn caches_are_warmed_before_a_run_and_not_within_it() {
 }
 
 #[test]
-fn what_was_over_before_the_clock_moved_has_no_cost() {
-    assert_eq!(per_operation(0.0, 900), None);
-    assert_eq!(per_operation(0.02, 0), None);
-    assert_eq!(per_operation(0.02, 1000), Some(20_000.0));
+fn starting_a_worker_is_no_cost_of_the_engine() {
+    let place = tempfile::tempdir().unwrap();
+    let done =
+        r#"{"done":{"operations":500,"bytes":0,"files":0,"elapsed_s":0.001,"latencies":[]}}"#;
+    let ui = ui(format!("cat > /dev/null; echo '{done}'"));
+    let settings = crate::report::fixture::results(&["f37"], &[]).settings;
+    let mut store = store(place.path(), settings);
+    let stop = Arc::new(AtomicBool::new(false));
+    let costs = Runner::new(&mut store, &ui, stop).unwrap().engine_cost();
+    assert_eq!(costs, BTreeMap::from([("f37".to_owned(), 2_000.0)]));
 }

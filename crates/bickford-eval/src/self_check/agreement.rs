@@ -237,7 +237,6 @@ fn files_with_engine(check: &Check<'_>) -> Result<f64, String> {
 
 /// Nanoseconds of an operation without a file system, and natively.
 fn own_cost(check: &Check<'_>, text: &str) -> Result<(f64, f64), String> {
-    let each = |work: &crate::measure::Work| work.elapsed_s * 1e9 / work.operations.max(1) as f64;
     let (small, large) = (scaled(text, SCALE)?, scaled(text, 0.05)?);
     let (mut own, mut native) = (Vec::new(), Vec::new());
     for round in 0..=check.rounds {
@@ -248,8 +247,8 @@ fn own_cost(check: &Check<'_>, text: &str) -> Result<(f64, f64), String> {
         let directory = fresh(check, |directory| engine::prepare(&small, directory))?;
         let with = engine::run(&small, directory, Backend::Posix)?;
         if round > 0 {
-            own.push(each(&without));
-            native.push(each(&with));
+            own.extend(without.operation_ns());
+            native.extend(with.operation_ns());
         }
     }
     median(&own)
