@@ -267,7 +267,8 @@ impl<'a> Analysis<'a> {
         let count = differences.len();
         let without = cells.len() - count - failed;
         let advice = match Class::of_difference(middle) {
-            _ if green == cells.len() => "No reason against it.",
+            _ if green == cells.len() && uncertain == 0 => "No reason against it.",
+            _ if green == cells.len() => "Green as far as it is known.",
             _ if 2 * green >= count => "Fine for part of it; look at the rows that are not green.",
             Class::Green | Class::Yellow => "Acceptable where its features are wanted.",
             Class::Orange => "Costs a good part of the throughput; measure your own workload.",
@@ -391,8 +392,9 @@ mod tests {
             for config in ["native", "base"] {
                 fixture::run(&mut results, "f37", config, &[100.0; 3]);
             }
-            if second == "measured" {
-                fixture::run(&mut results, "f38", "native", &[100.0; 3]);
+            if let "measured" | "doubtful" = second {
+                let rounds = if second == "measured" { 3 } else { 2 };
+                fixture::run(&mut results, "f38", "native", &[100.0; 3][..rounds]);
                 fixture::run(&mut results, "f38", "base", &[100.0; 3]);
             } else {
                 let outcome = Outcome::Failed("no luck".to_owned());
@@ -404,6 +406,9 @@ mod tests {
         let both = verdict("measured");
         assert!(both.text.starts_with("No reason against it."), "{both:?}");
         assert_eq!(both.class, Some(Class::Green));
+        let doubtful = verdict("doubtful");
+        let told = "Green as far as it is known. Median +0.0%, worst +0.0%, 2 of 2 rows green. 1 uncertain.";
+        assert_eq!(doubtful.text, told);
         let failed = verdict("base");
         let told = "+0.0% in the only row measured. 1 failed.";
         assert!(failed.text.ends_with(told), "{failed:?}");
