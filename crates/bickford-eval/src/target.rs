@@ -26,7 +26,7 @@ const UNMOUNT_TIME: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 12
 /// How long a daemon may take to end after its mount is gone.
 const END_TIME: Duration = Duration::from_secs(10);
 /// Tells a daemon's processes from others, through forks and new sessions.
-const MARK: &str = "BICKFORD_EVAL_MOUNT";
+pub(crate) const MARK: &str = "BICKFORD_EVAL_MOUNT";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 

@@ -10,6 +10,7 @@ use crate::measure::tracepoints::Requests;
 use crate::results::Measured;
 use crate::rows::{Kind, Row};
 use crate::stats::{Class, Comparison, ROUNDS_FOR_SPREAD, interval_name};
+use crate::target::MARK;
 
 use super::analysis::{Cell, Usage};
 use super::figure;
@@ -266,9 +267,10 @@ fn stages(row: &Row, measured: &Measured, requests: &Requests) -> Vec<Sentence> 
         }
         Some(_) => {}
         None => sentences.push(Sentence {
-            full: "The daemon's share of a request is not known: it has no process of its own."
-                .to_owned(),
-            brief: "The daemon has no process of its own.".to_owned(),
+            full: format!(
+                "The daemon's share of a request is not known: no process was found with {MARK} in its environment, which sudo(8) and the like reset."
+            ),
+            brief: "No process of the daemon was found.".to_owned(),
         }),
     }
     if let Some(share) = waited_for(measured, requests) {

@@ -128,6 +128,18 @@ fn a_device_with_less_to_do_does_not_wait_for_requests() {
 }
 
 #[test]
+fn a_daemon_whose_processes_were_not_found_is_not_said_to_have_none() {
+    let requests = requests(vec![times("LOOKUP", 2_000)]);
+    let told = full(&stages(
+        &fast17(0.01)[36],
+        &fixture::measured(1000.0),
+        &requests,
+    ));
+    let found = "no process was found with BICKFORD_EVAL_MOUNT in its environment";
+    assert!(told.contains(found), "{told}");
+}
+
+#[test]
 fn hardly_any_request_has_no_stages() {
     let (requests, stages) = said(vec![times("LOOKUP", 3)], 1.0);
     assert!(requests.starts_with("Hardly any request"), "{requests}");
