@@ -3,7 +3,6 @@
 //! statistics. SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
 //! that write with its error.
 
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -72,7 +71,7 @@ impl Signals {
             let Some(second) = signals.next() else { return };
             tracing::warn!("{}: aborting {mountpoint}", name(second));
             told.store(true, Ordering::SeqCst);
-            end_at_once(session.guard());
+            end_at_once(&session);
         };
         let spawned = std::thread::Builder::new()
             .name("bickford-signal".to_owned())
@@ -135,12 +134,8 @@ fn detach(guard: &MountGuard) -> Result<(), UnmountError> {
 
 /// The mount is its maker's: the session ends by its connection, and leaves a dead mount.
 fn end_connection(session: &MountedSession) {
-    let aborted = match session.connection() {
-        Some(connection) => bickford::mount::abort(connection),
-        None => Err(io::Error::other("the kernel does not tell its number")),
-    };
-    if let Err(error) = aborted {
-        tracing::warn!("abort the connection: {error}; it ends with this process");
+    if let Err(error) = session.abort() {
+        tracing::warn!("{error}; the connection ends with this process");
         session.server().destroy();
         std::process::exit(0);
     }
@@ -181,13 +176,11 @@ fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
 }
 
 /// Requests in flight end with an error; so does this process, whatever its threads are doing.
-pub(crate) fn end_at_once(guard: &MountGuard) -> ! {
-    if let Some(connection) = guard.connection()
-        && let Err(error) = bickford::mount::abort(connection)
-    {
-        tracing::warn!("abort connection {connection}: {error}; it ends with this process");
+pub(crate) fn end_at_once(session: &MountedSession) -> ! {
+    if let Err(error) = session.abort() {
+        tracing::warn!("{error}; the connection ends with this process");
     }
-    if let Err(error) = guard.unmount(Unmount::Lazy) {
+    if let Err(error) = session.guard().unmount(Unmount::Lazy) {
         tracing::error!("{error}");
     }
     std::process::exit(1);

@@ -19,7 +19,7 @@ use bickford::mount::{
     AccessPolicy, MountEntry, MountOptions, Unmount, mount, probe_kernel, unmount,
 };
 use bickford::notify::NotifyError;
-use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
+use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup, Release};
 use bickford::session::SessionError;
 use bickford::trace::control::{snapshot, socket_path};
 use bickford::{
@@ -39,6 +39,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// - `file`: a file.
 /// - `hang`: answered when the test lets it.
 /// - `drop`: drops the session.
+/// - `slow`: a file whose RELEASE ends when the test lets it.
 #[derive(Clone)]
 struct Subject(Arc<State>);
 
@@ -48,6 +49,8 @@ struct State {
     hang: Mutex<Receiver<()>>,
     session: Mutex<Option<MountedSession>>,
 }
+
+const SLOW: NodeId = NodeId(3);
 
 impl Subject {
     fn new() -> (Self, Sender<()>) {
@@ -73,14 +76,24 @@ impl FileSystem for Subject {
 
     fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         self.0.begun.fetch_add(1, Ordering::SeqCst);
+        let mut node = NodeId(2);
         match op.name.to_bytes() {
             b"file" => {}
+            b"slow" => node = SLOW,
             b"hang" => self.0.hang.lock().unwrap().recv().unwrap(),
             b"drop" => drop(self.0.session.lock().unwrap().take()),
             _ => return reply.error(Errno::NOENT),
         }
-        let attr = Attr::file(2, 0o644, 7);
-        reply.ok(Entry::new(NodeId(2), attr, Duration::ZERO));
+        let attr = Attr::file(node.0, 0o644, 7);
+        reply.ok(Entry::new(node, attr, Duration::ZERO));
+    }
+
+    fn release(&self, _: &Context<'_>, op: Release, reply: Reply<()>) {
+        if op.node == SLOW {
+            self.0.begun.fetch_add(1, Ordering::SeqCst);
+            self.0.hang.lock().unwrap().recv().unwrap();
+        }
+        reply.ok(());
     }
 
     fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
@@ -294,6 +307,27 @@ fn a_session_whose_device_was_passed_is_found_by_its_connection() {
         mounted.unmount(Unmount::Lazy).unwrap();
         drop(mounted);
         session.wait();
+    });
+}
+
+#[test]
+fn a_session_that_is_unmounted_aborts_nobody_elses_connection() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let (first, subject, let_go) = mounted(config);
+        drop(fs::File::open(first.path("slow")).unwrap());
+        // Of the lookup, and of RELEASE.
+        wait_until("RELEASE is here", || {
+            subject.0.begun.load(Ordering::SeqCst) == 2
+        });
+        first.session().unmount(Unmount::Normal).unwrap();
+        // Most likely it gets the first one's number.
+        let (second, ..) = mounted(config);
+        first.session().abort().unwrap();
+        assert_eq!(size_of(&second.path("file")), 7);
+        let_go.send(()).unwrap();
+        first.session().wait();
+        second.finish();
     });
 }
 

@@ -92,7 +92,7 @@ fn give_up(shared: &Shared) -> ! {
     let (stage, _) = waited.unwrap_or_else(PoisonError::into_inner);
     tracing::warn!("whoever asked for the mount has ended before it was seen to answer: ending");
     match &*stage {
-        Stage::Serving(session) => end_at_once(session.guard()),
+        Stage::Serving(session) => end_at_once(session),
         Stage::Mounted(place) => {
             if let Err(error) = unmount_only(place.path(), place.identity(), Unmount::Force) {
                 tracing::error!("{error}");

@@ -36,6 +36,7 @@ pub use self::option_text::{OptionError, escape_option, fsname_of, split_options
 pub use self::options::{AccessPolicy, GenericFlags, MountOptions, RootKind};
 pub use self::probe::{KernelOffer, probe_kernel};
 pub use self::remount::remount;
+pub(crate) use self::unmount::open_abort;
 pub use self::unmount::{Unmount, UnmountError, abort, unmount, unmount_only};
 
 use self::direct::DirectError;

@@ -164,10 +164,14 @@ pub fn unmount_only(
 
 /// Aborts a connection: every request in flight ends with ECONNABORTED, every later one with ENOTCONN.
 pub fn abort(connection: u32) -> io::Result<()> {
-    let open = fs::OpenOptions::new()
+    io::Write::write_all(&mut open_abort(connection)?, b"1")
+}
+
+/// What aborts a connection when it is written to.
+pub(crate) fn open_abort(connection: u32) -> io::Result<fs::File> {
+    fs::OpenOptions::new()
         .write(true)
-        .open(format!("/sys/fs/fuse/connections/{connection}/abort"));
-    io::Write::write_all(&mut open?, b"1")
+        .open(format!("/sys/fs/fuse/connections/{connection}/abort"))
 }
 
 /// realpath(3) sends nothing to the file system mounted at the last component; where it fails, on the

@@ -115,7 +115,7 @@ impl Plan {
         };
         let channel = Channel::new(Arc::clone(device));
         if self.insists {
-            if let Err(error) = abort::abort(self.connection) {
+            if let Err(error) = abort::abort(self.connection, device) {
                 tracing::warn!("{error}");
             }
             let text = format!("transport io_uring cannot be had: {reason}");

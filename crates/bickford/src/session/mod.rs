@@ -9,7 +9,7 @@ mod write_back_limit;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use bickford_abi::InitFlags;
@@ -90,6 +90,8 @@ pub struct Session {
     server: Arc<Server>,
     /// Number of the connection, where it is known.
     connection: Option<u32>,
+    /// For as long as threads serve it.
+    device: Weak<OwnedFd>,
     carrier: Carrier,
     transport: TransportInForce,
     notify: Mutex<Option<JoinHandle<()>>>,
@@ -142,6 +144,7 @@ impl Session {
         let session = Self {
             server,
             connection,
+            device: Arc::downgrade(&device),
             carrier,
             transport,
             notify: Mutex::new(Some(notify)),
@@ -245,11 +248,9 @@ impl Session {
     /// When the connection's number is not known ([`Session::connection`]), or fusectl is not mounted at
     /// /sys/fs/fuse/connections.
     pub fn abort(&self) -> io::Result<()> {
-        // By now another file system may have its number.
-        if self.server.has_ended() {
-            return Ok(());
+        if let Some(device) = self.device.upgrade() {
+            abort::abort(self.connection, &*device)?;
         }
-        abort::abort(self.connection)?;
         self.server.in_flight().end();
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Ends a connection from outside, as the administrator would.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -20,12 +21,19 @@ pub(crate) fn connection(device: impl AsFd) -> Option<u32> {
     value.trim().parse().ok()
 }
 
-/// Aborts the connection: every request in flight and every later one fails.
-pub(crate) fn abort(connection: Option<u32>) -> io::Result<()> {
-    let number = connection.ok_or_else(|| {
+/// Aborts the connection behind a descriptor of /dev/fuse: every request in flight and every later one fails.
+/// Nothing happens where it is over.
+pub(crate) fn abort(connection: Option<u32>, device: impl AsFd) -> io::Result<()> {
+    let file = connection.map(mount::open_abort);
+    // The number of a connection that is over may be another one's. Of one that is not over yet, what was
+    // opened before is its own, and stays so.
+    if is_over(&device) {
+        return Ok(());
+    }
+    let (number, file) = connection.zip(file).ok_or_else(|| {
         io::Error::other("the kernel does not tell the connection's number; use umount -f")
     })?;
-    let Err(error) = mount::abort(number) else {
+    let Err(error) = file.and_then(|mut file| file.write_all(b"1")) else {
         return Ok(());
     };
     force(number).map_err(|_| {
@@ -33,6 +41,12 @@ pub(crate) fn abort(connection: Option<u32>) -> io::Result<()> {
         let text = format!("abort connection {number}: {error}; {advice}");
         io::Error::new(error.kind(), text)
     })
+}
+
+fn is_over(device: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(device, PollFlags::empty())];
+    let polled = poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok() && fds.iter().any(|fd| fd.revents().contains(PollFlags::ERR))
 }
 
 /// A forced umount(2) aborts too, before it tells whether the mount was busy.
