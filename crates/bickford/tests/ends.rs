@@ -311,6 +311,35 @@ fn a_session_whose_device_was_passed_is_found_by_its_connection() {
 }
 
 #[test]
+fn force_ends_a_session_whose_mount_is_gone_or_anothers() {
+    let _alone = alone();
+    over_each_transport(|config| {
+        let (fixture, subject, _let_go) = mounted(config);
+        let open = fs::File::open(fixture.path("file")).unwrap();
+        for mode in [Unmount::Lazy, Unmount::Force] {
+            fixture.session().unmount(mode).unwrap();
+        }
+        fixture.session().wait();
+        assert_eq!(subject.destroyed(), 1);
+        drop(open);
+        drop(fixture);
+
+        let dir = tempfile::tempdir().unwrap();
+        let _watchdog = support::watch(dir.path().to_owned(), None);
+        let _cleared = Cleared(dir.path());
+        let options = MountOptions::new().fsname("bickford-test");
+        let mounted = mount(dir.path(), &options).unwrap();
+        let passed = format!("/dev/fd/{}", mounted.device.as_raw_fd());
+        let (subject, _let_go) = Subject::new();
+        let session = Session::mount(subject, passed, &options, config).unwrap();
+        if session.connection().is_some() {
+            session.unmount(Unmount::Force).unwrap();
+            session.wait();
+        }
+    });
+}
+
+#[test]
 fn a_session_that_is_unmounted_aborts_nobody_elses_connection() {
     let _alone = alone();
     over_each_transport(|config| {

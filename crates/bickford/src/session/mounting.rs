@@ -116,16 +116,20 @@ impl MountedSession {
         &self.guard
     }
 
-    /// Unmounts; the session then ends, and [`Session::wait`] returns.
+    /// Unmounts; the session then ends, and [`Session::wait`] returns. [`Unmount::Force`] ends it also where
+    /// the mount is gone already, or is of whoever passed the descriptor and stays.
     ///
     /// # Errors
-    /// When the mount is busy, or may not be unmounted.
+    /// When the mount is busy, or may not be unmounted, or the connection not aborted.
     pub fn unmount(&self, mode: Unmount) -> Result<(), UnmountError> {
         self.guard.unmount(mode)?;
-        if mode == Unmount::Force {
-            self.session.server().in_flight().end();
+        if mode != Unmount::Force {
+            return Ok(());
         }
-        Ok(())
+        self.session.abort().map_err(|source| UnmountError::Kernel {
+            mountpoint: self.guard.mountpoint().to_owned(),
+            source,
+        })
     }
 }
 
