@@ -142,7 +142,7 @@ pub struct ReleaseIn {
     pub flags: u32,
     /// [`ReleaseFlags`](crate::ReleaseFlags).
     pub release_flags: u32,
-    /// Owner of locks.
+    /// Owner of the flock lock that ends, valid with `FLOCK_UNLOCK`.
     pub lock_owner: u64,
 }
 

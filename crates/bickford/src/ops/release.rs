@@ -16,7 +16,7 @@ pub struct Release {
     pub handle: FileHandle,
     /// Flags of open(2).
     pub flags: u32,
-    /// Whose record locks end.
+    /// Whose flock lock ends, where [`Release::flock`] says so; else zero.
     pub lock_owner: LockOwner,
     /// Whether flock locks of this open file end.
     pub flock: bool,
