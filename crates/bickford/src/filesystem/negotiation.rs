@@ -209,7 +209,10 @@ impl Negotiation {
 
     /// After how many seconds without an answer the kernel aborts the connection; zero for never.
     pub fn set_request_timeout(&mut self, seconds: u16) {
-        if seconds > 0 && self.want(InitFlags::REQUEST_TIMEOUT) {
+        self.request_timeout = 0;
+        if seconds == 0 {
+            self.refuse(InitFlags::REQUEST_TIMEOUT);
+        } else if self.want(InitFlags::REQUEST_TIMEOUT) {
             self.request_timeout = seconds;
         }
     }
@@ -236,5 +239,20 @@ mod tests {
         assert!(!negotiation.wanted().contains(InitFlags::ATOMIC_O_TRUNC));
         assert!(negotiation.want(InitFlags::ATOMIC_O_TRUNC));
         assert!(negotiation.wanted().contains(InitFlags::ATOMIC_O_TRUNC));
+    }
+
+    #[test]
+    fn a_request_timeout_of_zero_is_none() {
+        let mut init = InitIn::new_zeroed();
+        (init.flags, init.flags2) = (u32::MAX, u32::MAX);
+        let mut negotiation = Negotiation::new(&init);
+        for seconds in [30, 0] {
+            negotiation.set_request_timeout(seconds);
+            let wanted = negotiation.wanted().contains(InitFlags::REQUEST_TIMEOUT);
+            assert_eq!(
+                (negotiation.request_timeout(), wanted),
+                (seconds, seconds > 0)
+            );
+        }
     }
 }
