@@ -23,7 +23,9 @@ fn send(
     match notify(held.mounted.notifier()) {
         Ok(()) => Ok(0),
         Err(error @ NotifyError::Name) => Err(Failure::argument(error)),
-        Err(error @ NotifyError::Full) => Err(Failure::new(BICKFORD_ERROR_LIMIT, error)),
+        Err(error @ (NotifyError::Full | NotifyError::Retrievals)) => {
+            Err(Failure::new(BICKFORD_ERROR_LIMIT, error))
+        }
         Err(error) => Err(Failure::new(BICKFORD_ERROR_HANDLE, error)),
     }
 }

@@ -17,6 +17,7 @@ use zerocopy::IntoBytes;
 pub use message::NAME_MAX;
 pub(crate) use queue::Queue;
 pub use queue::{PRUNE_SINCE, QUEUE_BYTES_MAX, QUEUE_MAX};
+pub use retrieve::RETRIEVALS_MAX;
 pub(crate) use retrieve::Retrievals;
 
 use crate::NodeId;
@@ -33,6 +34,11 @@ pub enum NotifyError {
         QUEUE_BYTES_MAX >> 20
     )]
     Full,
+    /// [`RETRIEVALS_MAX`] retrievals wait for data.
+    #[error(
+        "{RETRIEVALS_MAX} retrievals wait already for the kernel's data; begin further ones when some have come"
+    )]
+    Retrievals,
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
@@ -246,7 +252,7 @@ impl Notifier {
         let number = self
             .retrievals
             .add(Box::new(receive))
-            .ok_or(NotifyError::Full)?;
+            .ok_or(NotifyError::Retrievals)?;
         let out = abi::NotifyRetrieveOut {
             notify_unique: number,
             nodeid: node.0,
@@ -322,5 +328,20 @@ impl Notifier {
     /// When the session has ended.
     pub fn flush(&self) -> Result<(), NotifyError> {
         self.queue.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_retrieves_too_much_is_told_of_that_limit() {
+        let notifier = Notifier::new(Arc::default(), Arc::default());
+        let retrieve = || notifier.retrieve(NodeId(2), 0, 1, |_, _| {});
+        for _ in 0..RETRIEVALS_MAX {
+            retrieve().unwrap();
+        }
+        assert_eq!(retrieve(), Err(NotifyError::Retrievals));
     }
 }

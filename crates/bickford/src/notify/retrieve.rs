@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Receive = Box<dyn FnOnce(u64, &[u8]) + Send>;
 
-/// More retrievals than this do not wait at once.
-const RETRIEVALS_MAX: usize = 4096;
+/// How many retrievals may wait for data.
+pub const RETRIEVALS_MAX: usize = 4096;
 /// Over io_uring the kernel finds the answer to its request by our number among those that it gives
 /// to requests itself: small and even. So ours are large, and even because odd ones mean INTERRUPT.
 const NUMBERS: u64 = 1 << 61;
