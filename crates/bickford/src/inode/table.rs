@@ -248,6 +248,11 @@ impl Table {
         self.state().tree.child(parent, name)
     }
 
+    /// The inode number of a node as the file system says; zero where it is not known.
+    pub(crate) fn ino(&self, node: NodeId) -> u64 {
+        self.state().tree.ino(node)
+    }
+
     /// The node at a path from the root, if the kernel knows one.
     pub(crate) fn find(&self, path: &Path) -> Option<NodeId> {
         let state = self.state();

@@ -458,6 +458,11 @@ impl Tree {
         self.target(*self.node(parent)?.children.get(name)?)
     }
 
+    /// The inode number of a node as the file system says; zero where it is not known.
+    pub(super) fn ino(&self, id: NodeId) -> u64 {
+        self.node(id).map_or(0, |node| node.ino)
+    }
+
     pub(super) fn opened(&mut self, id: NodeId, handle: FileHandle) {
         if let Some(node) = self.node_mut(id) {
             node.open.push(OpenFile {

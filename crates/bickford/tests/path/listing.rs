@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bickford::abi::{Dirent, Direntplus, Opcode};
+use bickford::ops::Attr;
 use bickford::path::{self, Adapter, Listing, Options, Subject};
 use bickford::{Context, Errno};
 use zerocopy::FromBytes;
@@ -142,4 +143,59 @@ fn a_listing_may_come_in_parts() {
     let expected: Vec<_> = (0..1_000).map(|number| number.to_string()).collect();
     assert_eq!(list(&client, handle, 0, 512), expected);
     assert_eq!(list(&client, handle, 990, 512), expected[990..]);
+}
+
+/// `/dir/file`, with inode numbers, and listings that tell names alone.
+struct Numbered;
+
+impl path::FileSystem for Numbered {
+    fn getattr(&self, _: &Context<'_>, subject: Subject<'_>) -> Result<Attr, Errno> {
+        match subject.path()?.to_str() {
+            Some("/") => Ok(Attr::directory(70, 0o755)),
+            Some("/dir") => Ok(Attr::directory(71, 0o755)),
+            Some("/dir/file") => Ok(Attr::file(72, 0o644, 0)),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Context<'_>,
+        directory: Subject<'_>,
+        listing: &mut Listing,
+    ) -> Result<(), Errno> {
+        match directory.path()?.to_str() {
+            Some("/") => listing.add("dir", 0o040_000),
+            _ => listing.add("file", 0o100_000),
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_listing_tells_the_numbers_that_attributes_tell() {
+    const UNKNOWN: u64 = 0xffff_ffff;
+    for use_ino in [true, false] {
+        let options = Options {
+            use_ino,
+            ..Options::default()
+        };
+        let kernel = session(Adapter::new(Numbered, options));
+        let client = Client::new(&kernel, 1);
+        let dir = client.lookup(ROOT, "dir").unwrap();
+        let file = client.lookup(dir.nodeid, "file").unwrap();
+        let root = if use_ino { UNKNOWN } else { ROOT };
+        for (node, expected) in [
+            (ROOT, [root, UNKNOWN, dir.attr.ino]),
+            (dir.nodeid, [dir.attr.ino, UNKNOWN, file.attr.ino]),
+        ] {
+            let handle = client.opendir(node).unwrap().fh;
+            let listed = client.read_at(Opcode::Readdir, node, handle, 0, 4096);
+            let listed = listed.unwrap();
+            // Each entry has room for the shortest names.
+            let entries = listed.chunks(size_of::<Dirent>() + 8);
+            let numbers = entries.map(|entry| Dirent::read_from_prefix(entry).unwrap().0.ino);
+            assert_eq!(numbers.collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::ops::{Directory, DirectoryEntry, Opendir, Opened, Readdir, Releasedir
 use crate::path::Listing;
 use crate::path::future::FileSystem;
 use crate::path::listing::Name;
-use crate::{Context, Errno, FileHandle};
+use crate::{Context, Errno, FileHandle, NodeId};
 
 /// An open directory.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl<F: FileSystem> Core<F> {
 
     /// From a listing in one piece. Its names have the offsets 3, 4, ... after `.` and `..`.
     fn fill(&self, ask: Readdir, names: &[Name], fresh: bool, into: &mut Directory) {
-        for (name, ino, offset) in [(&b"."[..], ask.node.0, 1), (b"..", 0, 2)] {
+        for (name, ino, offset) in [(&b"."[..], self.number(ask.node), 1), (b"..", 0, 2)] {
             let entry = DirectoryEntry {
                 name,
                 ino,
@@ -126,6 +126,18 @@ impl<F: FileSystem> Core<F> {
         }
         let skipped = usize::try_from(ask.offset.saturating_sub(2)).unwrap_or(usize::MAX);
         self.fill_from(ask, names.iter().skip(skipped), fresh, into);
+    }
+
+    /// The inode number of a node, as its attributes tell it; zero where it is not known.
+    fn number(&self, node: NodeId) -> u64 {
+        if !self.options.use_ino {
+            return node.0;
+        }
+        match self.table.ino(node) {
+            // The root is never looked up; of others the file system said none.
+            0 if node != NodeId::ROOT => node.0,
+            ino => ino,
+        }
     }
 
     /// Attributes that were got in an earlier request may be those of a name that is gone; then
@@ -153,7 +165,7 @@ impl<F: FileSystem> Core<F> {
             let ino = match (name.attr, node) {
                 (Some(attr), _) if self.options.use_ino && attr.ino != 0 => attr.ino,
                 (_, Some((node, _))) => node.0,
-                _ => known().map_or(0, |node| node.0),
+                _ => known().map_or(0, |node| self.number(node)),
             };
             let entry = DirectoryEntry {
                 name: &name.name,
