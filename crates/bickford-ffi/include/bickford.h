@@ -71,6 +71,7 @@
 #define BICKFORD_OP_STATFS 17
 
 // An open file ends: node, handle, lock_owner, flags, flags2 (1: its flock lock, that of the owner, ends).
+// Locks of fcntl(2) that FLUSH has not ended, those of the open file itself (F_OFD_SETLK), end too: by the handle.
 #define BICKFORD_OP_RELEASE 18
 
 // Stable storage for a file: node, handle, flags2 (1: data only).

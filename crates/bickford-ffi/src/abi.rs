@@ -41,6 +41,7 @@ pub const BICKFORD_OP_WRITE: u32 = 16;
 /// Size and use of the file system: node. Answers statfs.
 pub const BICKFORD_OP_STATFS: u32 = 17;
 /// An open file ends: node, handle, lock_owner, flags, flags2 (1: its flock lock, that of the owner, ends).
+/// Locks of fcntl(2) that FLUSH has not ended, those of the open file itself (F_OFD_SETLK), end too: by the handle.
 pub const BICKFORD_OP_RELEASE: u32 = 18;
 /// Stable storage for a file: node, handle, flags2 (1: data only).
 pub const BICKFORD_OP_FSYNC: u32 = 20;

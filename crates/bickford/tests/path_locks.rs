@@ -4,12 +4,11 @@
 mod support;
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Mutex;
 
-use bickford::abi::{FileLock, FlushIn, InitFlags, LkIn, Opcode};
-use bickford::ops::{Attr, Lock, LockKind, Opened};
-use bickford::path::{Adapter, FileSystem, Open, Options, Subject};
+use bickford::abi::{FileLock, FlushIn, InitFlags, LkIn, Opcode, OpenIn, ReleaseIn};
+use bickford::ops::{Attr, Lock, LockKind};
+use bickford::path::{Adapter, FileSystem, Options, Subject};
 use bickford::transport::memory::Kernel;
 use bickford::{Context, Errno, LockOwner, Negotiation, Result};
 use rustix::fs::FlockOperation;
@@ -48,10 +47,6 @@ impl FileSystem for Locks {
             Some("/file") => Ok(Attr::file(0, 0o644, 0)),
             _ => Err(Errno::NOENT),
         }
-    }
-
-    fn open(&self, _: &Context<'_>, _: &Path, _: Open) -> Result<Opened> {
-        Ok(Opened::default())
     }
 
     fn setlk(
@@ -97,12 +92,8 @@ fn a_file_that_is_closed_is_locked_no_more() {
     });
 }
 
-/// FLUSH of one who closes, SETLK of the next.
-#[test]
-fn a_process_that_closes_a_file_has_no_record_locks_of_it() {
-    let mut kernel = Kernel::new(Adapter::new(Locks::default(), Options::default()));
-    assert_eq!(kernel.init().unwrap().error, 0);
-    let lock = |owner| LkIn {
+fn lock(owner: u64) -> LkIn {
+    LkIn {
         owner,
         lk: FileLock {
             end: i64::MAX as u64,
@@ -110,7 +101,14 @@ fn a_process_that_closes_a_file_has_no_record_locks_of_it() {
             ..FileLock::default()
         },
         ..LkIn::default()
-    };
+    }
+}
+
+/// FLUSH of one who closes, SETLK of the next.
+#[test]
+fn a_process_that_closes_a_file_has_no_record_locks_of_it() {
+    let mut kernel = Kernel::new(Adapter::new(Locks::default(), Options::default()));
+    assert_eq!(kernel.init().unwrap().error, 0);
     let mut ask = |opcode, body: &[u8]| kernel.call(opcode, 1, body).unwrap().error;
     for owner in [1, 2, 3] {
         assert_eq!(ask(Opcode::Setlk, lock(owner).as_bytes()), 0);
@@ -122,5 +120,27 @@ fn a_process_that_closes_a_file_has_no_record_locks_of_it() {
         };
         // Not ENOSYS, after which it would not come any more.
         assert_eq!(ask(Opcode::Flush, flush.as_bytes()), 0);
+    }
+}
+
+/// With F_OFD_SETLK the owner is the open file. Closing it sends FLUSH with the process for owner, and RELEASE.
+#[test]
+fn an_open_file_that_ends_has_no_record_locks() {
+    let mut kernel = Kernel::new(Adapter::new(Locks::default(), Options::default()));
+    assert_eq!(kernel.init().unwrap().error, 0);
+    let mut ask = |opcode, body: &[u8]| kernel.call(opcode, 1, body).unwrap().error;
+    let flush = FlushIn {
+        lock_owner: 9,
+        ..FlushIn::default()
+    };
+    // Both have one handle.
+    for _ in 0..2 {
+        assert_eq!(ask(Opcode::Open, OpenIn::default().as_bytes()), 0);
+    }
+    assert_eq!(ask(Opcode::Setlk, lock(1).as_bytes()), 0);
+    for other in [-Errno::AGAIN.raw_os_error(), 0] {
+        assert_eq!(ask(Opcode::Flush, flush.as_bytes()), 0);
+        assert_eq!(ask(Opcode::Release, ReleaseIn::default().as_bytes()), 0);
+        assert_eq!(ask(Opcode::Setlk, lock(2).as_bytes()), other);
     }
 }

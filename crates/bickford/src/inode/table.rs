@@ -204,6 +204,11 @@ impl Table {
         self.state().tree.released(node, handle)
     }
 
+    /// Whether an open file of the node has this handle.
+    pub(crate) fn is_open(&self, node: NodeId, handle: FileHandle) -> bool {
+        self.state().tree.is_open(node, handle)
+    }
+
     /// The handle of an open file of the node, to be given back.
     pub(crate) fn borrow(&self, node: NodeId) -> Option<FileHandle> {
         self.state().tree.borrow(node)

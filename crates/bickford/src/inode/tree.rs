@@ -493,6 +493,12 @@ impl Tree {
         }
     }
 
+    /// Whether an open file has this handle.
+    pub(super) fn is_open(&self, id: NodeId, handle: FileHandle) -> bool {
+        let ours = |file: &OpenFile| file.handle == handle;
+        self.node(id).is_some_and(|node| node.open.iter().any(ours))
+    }
+
     /// The handle of an open file, to be given back.
     pub(super) fn borrow(&mut self, id: NodeId) -> Option<FileHandle> {
         let node = self.node_mut(id)?;

@@ -20,7 +20,7 @@ macro_rules! for_each_operation {
             read: Read => Data, Err(Errno::NOSYS), [Read], "Reads from an open file.";
             write: Write<'_> => Written, Err(Errno::NOSYS), [Write], "Writes to an open file.";
             statfs: Statfs => StatfsAnswer, Ok(StatfsAnswer::default()), [Statfs], "Asks for size and use. By default: nothing is known, names may have 255 bytes.";
-            release: Release => (), Ok(()), [Release], "An open file ends, and with it the flock(2) lock that the file system keeps of it (`FLOCK_LOCKS`).";
+            release: Release => (), Ok(()), [Release], "An open file ends, and with it the locks that the file system keeps of it: its flock(2) lock (`FLOCK_LOCKS`), and what was locked through its handle and not ended by FLUSH (`F_OFD_SETLK`), of which Linux says nothing here.";
             fsync: Fsync => (), Err(Errno::NOSYS), [Fsync], "Puts a file on stable storage.";
             setxattr: Setxattr<'_> => (), Err(Errno::NOSYS), [Setxattr], "Sets an extended attribute.";
             getxattr: Getxattr<'_> => XattrAnswer, Err(Errno::NOSYS), [Getxattr], "Asks for an extended attribute.";

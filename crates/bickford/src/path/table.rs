@@ -115,7 +115,8 @@ macro_rules! for_each_path_operation {
             fn getlk(file: Subject<'_>, owner: LockOwner, lock: Lock) -> Lock, Errno::NOSYS;
 
             /// Takes or gives up a record lock (fcntl(2) F_SETLK). When a descriptor is closed, those of
-            /// its owner are given up, after `flush`, whether there are any or not. With `wait` it may take as long as
+            /// its owner are given up, after `flush`, whether there are any or not; those of an open file itself
+            /// (`F_OFD_SETLK`) before the `release` of its handle. With `wait` it may take as long as
             /// it needs (F_SETLKW), and no path is held then: `file` has only its handle.
             fn setlk(file: Subject<'_>, owner: LockOwner, lock: Lock, wait: bool) -> (), Errno::NOSYS;
 

@@ -11,7 +11,7 @@ use crate::ops::{
 };
 use crate::path::future::FileSystem;
 use crate::path::{Ioctl, Open, Owner, Subject, Times};
-use crate::{Context, Errno, FileHandle, NodeId};
+use crate::{Context, Errno, FileHandle, LockOwner, NodeId};
 
 impl<F: FileSystem> Core<F> {
     pub(super) async fn setattr(&self, cx: &Context<'_>, op: Setattr) -> Result<Attributes, Errno> {
@@ -119,17 +119,29 @@ impl<F: FileSystem> Core<F> {
         if !locks_here {
             return flushed;
         }
+        let unlocked = self.unlock(cx, file, op.lock_owner).await;
+        self.owners.forget(op.node, op.lock_owner);
+        match (unlocked, flushed) {
+            (Err(Errno::NOSYS), flushed) => flushed,
+            (_, Err(Errno::NOSYS)) => Ok(()),
+            (_, flushed) => flushed,
+        }
+    }
+
+    /// Gives up all record locks of an owner.
+    async fn unlock(
+        &self,
+        cx: &Context<'_>,
+        file: Subject<'_>,
+        owner: LockOwner,
+    ) -> Result<(), Errno> {
         let all = Lock {
             end: i64::MAX.cast_unsigned(),
             pid: cx.pid(),
             ..Lock::none()
         };
-        let unlocking = self.filesystem.setlk(cx, file, op.lock_owner, all, false);
-        match (unlocking.await, flushed) {
-            (Err(Errno::NOSYS), flushed) => flushed,
-            (_, Err(Errno::NOSYS)) => Ok(()),
-            (_, flushed) => flushed,
-        }
+        let unlocking = self.filesystem.setlk(cx, file, owner, all, false);
+        unlocking.await
     }
 
     /// An open file ends with its lock as a whole; the kernel tells by RELEASE alone.
@@ -148,6 +160,13 @@ impl<F: FileSystem> Core<F> {
     pub(super) async fn end(&self, cx: &Context<'_>, node: Option<NodeId>, handle: FileHandle) {
         let claim = self.claim_to_end(node, handle).await;
         let subject = Subject::new(claim.as_ref().map(|claim| claim.path()), Some(handle));
+        let is_open = |node| move || self.table.is_open(node, handle);
+        let owners = node.map(|node| self.owners.take(node, handle, is_open(node)));
+        for owner in owners.into_iter().flatten() {
+            if let Err(errno) = self.unlock(cx, subject, owner).await {
+                tracing::debug!(?node, "give up the locks of an open file: {errno}");
+            }
+        }
         match self.filesystem.release(cx, subject).await {
             Ok(()) | Err(Errno::NOSYS) => {}
             Err(errno) => tracing::debug!(?node, "release: {errno}"),
@@ -168,6 +187,9 @@ impl<F: FileSystem> Core<F> {
             let kind = op.lock.kind;
             let locking = self.filesystem.flock(cx, file, op.owner, kind, op.wait);
             return locking.await;
+        }
+        if op.lock.kind != LockKind::Unlock {
+            self.owners.add(op.node, op.owner, op.handle)?;
         }
         let locking = self.filesystem.setlk(cx, file, op.owner, op.lock, op.wait);
         locking.await

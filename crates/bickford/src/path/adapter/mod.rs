@@ -9,6 +9,7 @@ mod files;
 mod held;
 mod hidden;
 mod operations;
+mod owners;
 mod tree;
 mod wait;
 
@@ -18,6 +19,7 @@ use std::sync::{Arc, Weak};
 use bickford_abi::{InitFlags, Opcode};
 
 use self::directory::Directories;
+use self::owners::Owners;
 use self::wait::wait;
 use super::filesystem::Immediate;
 use super::future::{FileSystem, Spawner};
@@ -70,6 +72,7 @@ pub(super) struct Core<F> {
     opens_needed: AtomicBool,
     /// Whether record locks come here, and with them the duty to give them up.
     locks_here: AtomicBool,
+    owners: Owners,
     /// How many names were hidden.
     hidden: AtomicU64,
     /// For work that outlives a request that was given up, where requests are tasks.
@@ -85,6 +88,7 @@ impl<F: FileSystem> Core<F> {
             directories: Directories::default(),
             opens_needed: AtomicBool::new(true),
             locks_here: AtomicBool::new(false),
+            owners: Owners::default(),
             hidden: AtomicU64::new(0),
             tasks,
         }
@@ -105,9 +109,12 @@ impl<F: FileSystem> Core<F> {
         self.filesystem.init(negotiation)?;
         // open(2) with O_TRUNC is to come as truncate, and `..` is never looked up.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC | InitFlags::EXPORT_SUPPORT);
-        let locks = negotiation.wanted().contains(InitFlags::POSIX_LOCKS);
+        let wanted = negotiation.wanted();
+        let locks = wanted.contains(InitFlags::POSIX_LOCKS);
         self.locks_here.store(locks, Ordering::Relaxed);
-        let can_do_without = negotiation.wanted().contains(InitFlags::NO_OPEN_SUPPORT);
+        // Without open there is no release either, with which locks of open files end.
+        let locks = wanted.intersects(InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS);
+        let can_do_without = wanted.contains(InitFlags::NO_OPEN_SUPPORT) && !locks;
         let Options {
             direct_io,
             auto_cache,

@@ -136,7 +136,10 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** The last descriptor of an open file is gone; its flock(2) lock, if {@link #setlk} keeps it, ends here. */
+    /**
+     * The last descriptor of an open file is gone. Its flock(2) lock, if {@link #setlk} keeps it, ends here, and so do
+     * record locks that were taken through its handle and that no {@link #flush} ended (F_OFD_SETLK).
+     */
     default void release(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
