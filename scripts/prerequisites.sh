@@ -56,6 +56,7 @@ if [ "$purpose" = test ]; then
     need acl setfacl
     need e2fsprogs mkfs.ext4
     need sqlite3 sqlite3
+    need python3 python3
     need pkg-config pkg-config
     # The kernel's header, against which the ABI's layouts are held.
     [ -e /usr/include/linux/fuse.h ] || missing="$missing linux-libc-dev"
