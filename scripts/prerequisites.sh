@@ -57,6 +57,9 @@ if [ "$purpose" = test ]; then
     need e2fsprogs mkfs.ext4
     need sqlite3 sqlite3
     need python3 python3
+    need dosfstools mkfs.vfat
+    need btrfs-progs mkfs.btrfs
+    need valgrind valgrind
     need pkg-config pkg-config
     # The kernel's header, against which the ABI's layouts are held.
     [ -e /usr/include/linux/fuse.h ] || missing="$missing linux-libc-dev"
