@@ -37,6 +37,11 @@ version=$(printf '%s\n' "$version" | cut -d ' ' -f 2)
 [ "$(printf '%s\n' "$promised" "$version" | sort -V | head -n 1)" = "$promised" ] ||
     fail "cargo $version is too old; install Rust $promised or later (https://rustup.rs) and put ~/.cargo/bin first on PATH"
 
+# Before anything is built for minutes.
+if [ "$purpose" = test ] && ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+    fail "rustfmt or clippy is missing: rustup component add rustfmt clippy"
+fi
+
 missing=
 # need PACKAGE PROGRAM: the Debian package that brings a program.
 need() {
