@@ -1,6 +1,7 @@
 # One command for each thing a developer or a newcomer does. `make` lists them.
 
-export PATH := $(CURDIR)/.prerequisites/bin:$(PATH)
+# Programs that only root runs may be where other users' PATH, which sudo may keep, does not look.
+export PATH := $(CURDIR)/.prerequisites/bin:$(PATH):/usr/sbin:/sbin
 
 CARGO ?= cargo
 # Some recipes and tests run in other directories.

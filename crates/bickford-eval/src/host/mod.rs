@@ -109,10 +109,14 @@ pub fn drop_caches(directory: &Path) -> Result<(), String> {
 /// # Errors
 /// The command with its own message.
 pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, String> {
+    // Those that only root runs may be where another user's PATH, which sudo may keep, does not look.
+    let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
     let output = std::process::Command::new(program)
         .args(arguments)
+        .env("PATH", path)
         .output()
-        .map_err(|e| format!("{program}: {e}"))?;
+        .map_err(|e| cannot_run(program, &e))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
@@ -124,6 +128,22 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, String> 
     ))
 }
 
+/// Names the Debian package of what is not found.
+fn cannot_run(program: &str, error: &std::io::Error) -> String {
+    let package = match program {
+        "fusermount3" => "fuse3",
+        "losetup" | "mount" => "mount or util-linux",
+        "mkfs.ext4" => "e2fsprogs",
+        other => other,
+    };
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("{program} not found; install the package {package}")
+        }
+        _ => format!("{program}: {error}"),
+    }
+}
+
 pub(crate) fn utf8(path: &Path) -> Result<&str, String> {
     path.to_str()
         .ok_or_else(|| format!("{}: the name is not UTF-8", path.display()))
@@ -132,6 +152,15 @@ pub(crate) fn utf8(path: &Path) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_root_are_found_and_others_are_told_with_their_package() {
+        let path = tool("printenv", &["PATH"]).unwrap();
+        assert!(path.ends_with(":/usr/sbin:/sbin"), "{path}");
+        let missing = std::io::ErrorKind::NotFound.into();
+        let told = "mkfs.ext4 not found; install the package e2fsprogs";
+        assert_eq!(cannot_run("mkfs.ext4", &missing), told);
+    }
 
     #[test]
     fn cpus_that_this_process_may_not_use_are_of_the_machine_too() {
