@@ -90,11 +90,14 @@ pub(crate) struct MountEntry {
 /// The mount points of every FUSE file system at or below `directory`.
 #[must_use]
 pub fn fuse_mounts(directory: &Path) -> Vec<PathBuf> {
-    mounts()
-        .into_iter()
-        .filter(|mount| is_fuse(&mount.kind) && mount.mountpoint.starts_with(directory))
-        .map(|mount| mount.mountpoint)
-        .collect()
+    let found = fuse_mounts_below(directory);
+    found.into_iter().map(|mount| mount.mountpoint).collect()
+}
+
+pub(crate) fn fuse_mounts_below(directory: &Path) -> Vec<MountEntry> {
+    let mut found = mounts();
+    found.retain(|mount| is_fuse(&mount.kind) && mount.mountpoint.starts_with(directory));
+    found
 }
 
 pub(crate) fn is_fuse(kind: &str) -> bool {

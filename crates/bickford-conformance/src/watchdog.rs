@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::diagnosis;
-use crate::machine::mount_at;
+use crate::machine::{fuse_mounts_below, mount_at};
 
 /// Time for the callers to come back with an error once their connection is aborted.
 const GRACE: Duration = Duration::from_secs(30);
@@ -33,6 +33,7 @@ pub struct Watchdog {
     thread: Option<JoinHandle<()>>,
     passed: Arc<AtomicBool>,
     watched: Arc<Mutex<Option<Watched>>>,
+    directory: Arc<Mutex<Option<PathBuf>>>,
     name: String,
 }
 
@@ -42,9 +43,11 @@ impl Watchdog {
     pub fn start(name: &str, deadline: Duration) -> Self {
         let (end, ended) = mpsc::channel();
         let watched = Arc::new(Mutex::new(None));
+        let directory = Arc::new(Mutex::new(None));
         let passed = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let watched = Arc::clone(&watched);
+            let directory: Arc<Mutex<Option<PathBuf>>> = Arc::clone(&directory);
             let passed = Arc::clone(&passed);
             let name = name.to_owned();
             move || {
@@ -58,8 +61,11 @@ impl Watchdog {
                 if let Some(watched) = watched {
                     take_down(&watched);
                 }
+                abort_below(&directory);
                 if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
                     eprintln!("watchdog: {name} did not end after the abort either");
+                    // Not even this ends who waits for an answer to a request that was read.
+                    abort_below(&directory);
                     std::process::exit(101);
                 }
             }
@@ -69,8 +75,17 @@ impl Watchdog {
             thread: Some(thread),
             passed,
             watched,
+            directory,
             name: name.to_owned(),
         }
+    }
+
+    /// Has the connections of all FUSE mounts at or below `directory` aborted on the deadline, too: of those that
+    /// are made by other means than [`Mount`](crate::Mount).
+    #[must_use]
+    pub fn over(self, directory: &Path) -> Self {
+        *lock(&self.directory) = Some(directory.to_owned());
+        self
     }
 
     pub(crate) fn watch(&self, watched: Watched) {
@@ -102,8 +117,8 @@ impl Drop for Watchdog {
     }
 }
 
-fn lock(watched: &Mutex<Option<Watched>>) -> MutexGuard<'_, Option<Watched>> {
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn take_down(watched: &Watched) {
@@ -112,6 +127,16 @@ fn take_down(watched: &Watched) {
     eprintln!("its log:\n{}", diagnosis::tail(&watched.log));
     abort(watched.connection);
     unmount_lazily(&watched.mountpoint);
+}
+
+fn abort_below(directory: &Mutex<Option<PathBuf>>) {
+    let Some(directory) = lock(directory).clone() else {
+        return;
+    };
+    for mount in fuse_mounts_below(&directory) {
+        eprint!("{}", diagnosis::waiting(mount.minor));
+        abort(mount.minor);
+    }
 }
 
 /// Aborts a connection: every request on it ends with an error.

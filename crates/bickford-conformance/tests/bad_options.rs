@@ -56,8 +56,8 @@ fn refused(finished: &Finished, parts: &[&str], top: &Path) {
 
 #[test]
 fn a_wrong_option_is_named() {
-    let watchdog = Watchdog::start("options", BODY_DEADLINE);
     let scratch = Scratch::new("options");
+    let watchdog = Watchdog::start("options", BODY_DEADLINE).over(scratch.path());
     let lower = scratch.directory("lower");
     let mountpoint = scratch.directory("mnt");
     for (arguments, parts) in WRONG {
@@ -78,8 +78,8 @@ fn a_wrong_option_is_named() {
 
 #[test]
 fn a_wrong_place_is_named() {
-    let watchdog = Watchdog::start("places", BODY_DEADLINE);
     let scratch = Scratch::new("places");
+    let watchdog = Watchdog::start("places", BODY_DEADLINE).over(scratch.path());
     let lower = scratch.directory("lower");
     let mountpoint = scratch.directory("mnt");
     let file = scratch.path().join("file");
@@ -106,8 +106,8 @@ fn a_wrong_place_is_named() {
 #[test]
 fn a_mount_may_cover_its_source_a_parent_of_it_or_another_mount() {
     require_root();
-    let watchdog = Watchdog::start("covering", BODY_DEADLINE);
     let scratch = Scratch::new("covering");
+    let watchdog = Watchdog::start("covering", BODY_DEADLINE).over(scratch.path());
     let lower = scratch.directory("lower");
     let below = lower.join("below");
     fs::create_dir(&below).expect("directory");
@@ -139,8 +139,8 @@ fn a_mount_may_cover_its_source_a_parent_of_it_or_another_mount() {
 
 #[test]
 fn unmounting_what_is_not_mounted_is_told() {
-    let watchdog = Watchdog::start("not mounted", BODY_DEADLINE);
     let scratch = Scratch::new("none");
+    let watchdog = Watchdog::start("not mounted", BODY_DEADLINE).over(scratch.path());
     let directory = scratch.directory("plain");
     for place in [directory.clone(), scratch.path().join("missing")] {
         let finished = run(Command::new(command_path()).arg("unmount").arg(&place));

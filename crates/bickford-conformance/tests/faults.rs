@@ -222,7 +222,7 @@ fn mounting_again_and_again_leaves_nothing_behind() {
     for combination in Combination::selected() {
         eprintln!("== {cycles} cycles on {combination}");
         let lower = scratch.directory(&combination.to_string());
-        let watchdog = Watchdog::start("cycles", Duration::from_secs(3600));
+        let watchdog = Watchdog::start("cycles", Duration::from_secs(3600)).over(scratch.path());
         let before = own_descriptors();
         for cycle in 0..cycles {
             mount_and_unmount(&scratch, &lower, &combination, cycle);
