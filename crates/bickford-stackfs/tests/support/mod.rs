@@ -2,15 +2,15 @@
 #![allow(dead_code, reason = "shared by several test programs")]
 
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bickford::layer::{Layer, Layered};
-use bickford::mount::{AccessPolicy, MountGuard, MountOptions, Unmount, abort, mount};
+use bickford::mount::{AccessPolicy, MountEntry, MountGuard, MountOptions, Unmount, abort, mount};
 use bickford::transport::TransportChoice;
 use bickford::{Session, SessionConfig, Workers};
 use bickford_stackfs::{Builder, IoMode, Preset, Settings, StackFs};
@@ -24,8 +24,7 @@ pub(crate) struct Mount {
     point: tempfile::TempDir,
     pub(crate) session: Arc<Session>,
     guard: Option<MountGuard>,
-    alive: Option<Sender<()>>,
-    watchdog: Option<std::thread::JoinHandle<()>>,
+    watchdog: Option<Watchdog>,
 }
 
 impl Mount {
@@ -85,8 +84,9 @@ impl Mount {
         settings: impl FnOnce(Builder) -> Builder,
         start: impl FnOnce(Arc<StackFs>, OwnedFd, SessionConfig) -> io::Result<Session>,
     ) -> Self {
-        std::fs::set_permissions(lower.path(), permissions(0o777)).unwrap();
         let point = tempfile::tempdir().unwrap();
+        let watchdog = Watchdog::over([lower.path(), point.path()], deadline);
+        std::fs::set_permissions(lower.path(), permissions(0o777)).unwrap();
         let stackfs = Arc::new(settings(StackFs::builder(lower.path())).build().unwrap());
         let checked = stackfs.settings().permission_checks;
         let access = match checked {
@@ -98,7 +98,6 @@ impl Mount {
             .default_permissions(checked)
             .fsname("stackfs-test");
         let mounted = mount(point.path(), &options).unwrap();
-        let connection = mounted.connection().unwrap();
         let workers = if stackfs.settings().write_back {
             Workers::default()
         } else {
@@ -107,22 +106,13 @@ impl Mount {
         let config = SessionConfig::default().workers(workers);
         let session = start(Arc::clone(&stackfs), mounted.device, config).unwrap();
         let session = Arc::new(session);
-        let (alive, ended) = channel();
-        let watched = Arc::clone(&session);
-        let watchdog = std::thread::spawn(move || {
-            if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("deadline: {:?} in flight; aborting", watched.server());
-                abort(connection).unwrap();
-                std::process::exit(101);
-            }
-        });
+        watchdog.tells(&session);
         Self {
             stackfs,
             lower,
             point,
             session,
             guard: Some(mounted.guard),
-            alive: Some(alive),
             watchdog: Some(watchdog),
         }
     }
@@ -144,11 +134,82 @@ impl Drop for Mount {
             guard.unmount(Unmount::Lazy).unwrap();
         }
         self.session.wait();
-        drop(self.alive.take());
-        if let Some(watchdog) = self.watchdog.take() {
-            watchdog.join().unwrap();
+        drop(self.watchdog.take());
+    }
+}
+
+/// Where the mounts of this process are, and what they are over.
+static PLACES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Aborts all FUSE mounts of this process and ends it on its deadline, unless it is dropped before.
+struct Watchdog {
+    places: [PathBuf; 2],
+    session: Arc<OnceLock<Arc<Session>>>,
+    _alive: Sender<()>,
+}
+
+impl Watchdog {
+    fn over(places: [&Path; 2], deadline: Duration) -> Self {
+        // As the kernel names them, without asking what may be mounted there.
+        let places = places.map(|place| {
+            let above = place.parent().unwrap().canonicalize().unwrap();
+            above.join(place.file_name().unwrap())
+        });
+        locked(&PLACES).extend_from_slice(&places);
+        let session = Arc::new(OnceLock::<Arc<Session>>::new());
+        let watched = Arc::downgrade(&session);
+        let (alive, ended) = channel::<()>();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
+                let session = watched.upgrade();
+                let server = session
+                    .as_ref()
+                    .and_then(|set| set.get())
+                    .map(|one| one.server());
+                say(format_args!("deadline: {server:?} in flight; aborting"));
+                abort_all();
+                std::process::exit(101);
+            }
+        });
+        Self {
+            places,
+            session,
+            _alive: alive,
         }
     }
+
+    fn tells(&self, session: &Arc<Session>) {
+        let _ = self.session.set(Arc::clone(session));
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        locked(&PLACES).retain(|place| !self.places.contains(place));
+    }
+}
+
+/// A request that was read keeps its caller, and so this process, until it is answered or its connection aborted.
+fn abort_all() {
+    let places = locked(&PLACES);
+    for mount in MountEntry::all().unwrap_or_default() {
+        let ours = places
+            .iter()
+            .any(|place| mount.mountpoint.starts_with(place));
+        if ours && mount.is_fuse() {
+            if let Err(error) = abort(mount.connection()) {
+                say(format_args!(
+                    "abort {}: {error}",
+                    mount.mountpoint.display()
+                ));
+            }
+        }
+    }
+}
+
+/// Writes to standard error where the output of tests that pass is captured, too.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// These settings with another way for data to travel.
@@ -198,7 +259,11 @@ pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
 /// One test at a time, where they look at the descriptors of this process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&ALONE)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn permissions(mode: u32) -> std::fs::Permissions {
