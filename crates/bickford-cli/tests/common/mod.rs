@@ -8,6 +8,8 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,9 @@ use bickford::mount::{MountEntry, Unmount, unmount};
 /// How long one test may take before its mounts are aborted.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
+/// How long the test may take to fail once they are.
+const GRACE: Duration = Duration::from_secs(60);
+
 /// How long one condition may take to come true.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,7 +36,8 @@ pub(crate) const NOBODY: u32 = 65_534;
 pub(crate) struct Place {
     dir: tempfile::TempDir,
     started: Cell<u32>,
-    watchdog: Option<(Sender<()>, JoinHandle<()>)>,
+    /// Tells whether its deadline has passed.
+    watchdog: Option<(Sender<()>, JoinHandle<bool>)>,
 }
 
 impl Place {
@@ -56,15 +62,17 @@ impl Place {
             dir.path().to_owned(),
         ];
         let watch = move || {
-            if armed.recv_timeout(WATCHDOG) == Err(RecvTimeoutError::Timeout) {
-                eprintln!(
-                    "watchdog: aborting the mounts of {}",
-                    mountpoints[0].display()
-                );
-                mountpoints
-                    .iter()
-                    .for_each(|mountpoint| abort_all(mountpoint));
+            if armed.recv_timeout(WATCHDOG) != Err(RecvTimeoutError::Timeout) {
+                return false;
             }
+            let shown = mountpoints[0].display();
+            say(format_args!("watchdog: aborting the mounts of {shown}"));
+            mountpoints.iter().for_each(|one| abort_all(one));
+            if armed.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
+                say(format_args!("watchdog: the test of {shown} hangs"));
+                std::process::exit(101);
+            }
+            true
         };
         let watchdog = Some((disarm, std::thread::spawn(watch)));
         Some(Self {
@@ -196,7 +204,11 @@ impl Drop for Place {
         }
         if let Some((disarm, watchdog)) = self.watchdog.take() {
             drop(disarm);
-            let _ = watchdog.join();
+            let late = watchdog.join().unwrap_or(true);
+            assert!(
+                !late || std::thread::panicking(),
+                "the test did not end within {WATCHDOG:?}"
+            );
         }
     }
 }
@@ -335,11 +347,27 @@ fn output_within(mut child: Child) -> Output {
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             let _ = child.kill();
-            panic!("a command did not end: {:?}", child.wait_with_output());
+            let _ = child.wait();
+            let (output, errors) = (child.stdout.take(), child.stderr.take());
+            let said = (output.map(so_far), errors.map(so_far));
+            panic!("a command did not end: {said:?}");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().unwrap()
+}
+
+/// What a pipe has: a daemon that the command has left may hold its other end.
+fn so_far(mut pipe: impl Read + AsFd) -> String {
+    rustix::fs::fcntl_setfl(&pipe, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let mut text = Vec::new();
+    let _ = pipe.read_to_end(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Writes to standard error where the output of tests that pass is captured, too.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
