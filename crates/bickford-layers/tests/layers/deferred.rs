@@ -101,8 +101,11 @@ fn what_may_not_wait_is_answered_at_once() {
 
 #[test]
 fn an_error_is_delayed_too() {
-    let mut fixture = fixture(&["delay:lookup=1ms", "fault:op=lookup,errno=EIO"]);
-    assert_eq!(fixture.errno(Opcode::Lookup, 1, b"x\0"), libc::EIO);
+    let mut fixture = fixture(&["delay:lookup=36000s", "fault:op=lookup,errno=EIO"]);
+    let lookup = fixture.kernel.send(Opcode::Lookup, 1, b"x\0");
+    assert_eq!(fixture.kernel.server().in_flight().len(), 1);
+    fixture.kernel.send(Opcode::Destroy, 0, &[]);
+    assert_eq!(-fixture.kernel.answer(lookup).unwrap().error, libc::EIO);
 }
 
 #[test]
@@ -119,8 +122,14 @@ fn a_user_beyond_the_bound_waits_and_the_rest_go_on() {
 
 #[test]
 fn layers_hold_back_one_after_the_other() {
-    let mut fixture = fixture(&["delay:read=1ms", "delay:read=1ms..2ms,seed=3", "stats"]);
-    for _ in 0..20 {
-        assert_eq!(fixture.errno(Opcode::Read, 2, &read(1)), 0);
+    let (long, short) = ("delay:read=36000s", "delay:read=1ms,write=1ms");
+    for specs in [[long, short, "stats"], [short, long, "stats"]] {
+        let mut fixture = fixture(&specs);
+        let read = fixture.kernel.send(Opcode::Read, 2, &read(1));
+        // Let go after the read by the one that holds it for short.
+        assert_eq!(fixture.errno(Opcode::Write, 2, &write(b"x")), 0);
+        assert_eq!(fixture.kernel.server().in_flight().len(), 1, "{specs:?}");
+        fixture.kernel.send(Opcode::Destroy, 0, &[]);
+        assert_eq!(fixture.kernel.answer(read).unwrap().error, 0, "{specs:?}");
     }
 }
