@@ -16,7 +16,7 @@ use bickford_stackfs::Preset;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-use support::{Mount, Mounted, can_mount, each_preset, permissions};
+use support::{Mount, Mounted, can_mount, each_preset, permissions, until};
 
 #[test]
 fn objects_of_every_kind_are_themselves() {
@@ -316,6 +316,13 @@ fn flags_of_files_are_the_lower_ones() {
     });
 }
 
+/// Whether the mount has a request for a lock that another has.
+fn waits_for_a_lock(mount: &Mount) -> bool {
+    let all = mount.session.server().in_flight().list();
+    all.iter()
+        .any(|one| one.opcode == bickford::abi::Opcode::Setlkw)
+}
+
 #[test]
 fn a_flock_is_exclusive_and_a_waiter_gets_it() {
     each_preset(|mount| {
@@ -326,6 +333,10 @@ fn a_flock_is_exclusive_and_a_waiter_gets_it() {
         assert!(two.try_lock().is_err());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| two.lock().unwrap());
+            // The kernel itself has those of an exclusive mount.
+            if !mount.stackfs.settings().exclusive {
+                until("it waits", || waits_for_a_lock(mount));
+            }
             one.unlock().unwrap();
             waiter.join().unwrap();
         });
@@ -367,14 +378,15 @@ fn a_waiting_lock_ends_with_its_process() {
             .arg("true")
             .spawn()
             .unwrap();
+        until("it waits", || waits_for_a_lock(&mount));
         // With one worker, this shows that the waiting request does not keep it.
         fs::write(mount.path("other"), "x").unwrap();
         waiter.kill().unwrap();
         waiter.wait().unwrap();
-        assert!(
-            held.try_lock().is_ok(),
-            "a lock that is held may be taken again"
-        );
+        until("it waits no more", || !waits_for_a_lock(&mount));
+        held.unlock().unwrap();
+        let other = File::open(mount.path("f")).unwrap();
+        assert!(other.try_lock().is_ok(), "it has the lock");
     }
 }
 
