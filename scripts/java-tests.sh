@@ -136,7 +136,13 @@ case $status in
 *) exit 1 ;;
 esac
 summary=$(grep -E '^(\[[A-Z]*\] )?Tests run:.*[0-9]$' "$log" | tail -n 1 | sed 's/.*Tests run/run/')
-[ -z "$summary" ] || echo "java tests: $summary"
+if [ -n "$summary" ]; then
+	echo "java tests: $summary"
+elif [ "$bench" ]; then
+	cat "$log" >&2
+	echo "java tests: FAILED: Maven succeeded, but its log above has no line of how many tests it ran" >&2
+	exit 1
+fi
 case $summary in
 '' | *'Skipped: 0') ;;
 *)
