@@ -11,7 +11,7 @@ use std::process::Command;
 use bickford::ops::Forget;
 use bickford::{FileSystem, NodeId};
 use bickford_stackfs::{IoMode, Preset};
-use support::{Mount, alone, can_mount, until, with_io};
+use support::{Mount, alone, can_mount, say, until, with_io};
 
 /// A mount whose node ids are file handles; none where the temporary directory has no such.
 fn mounted(preset: Preset, io: IoMode) -> Option<Mount> {
@@ -19,7 +19,14 @@ fn mounted(preset: Preset, io: IoMode) -> Option<Mount> {
         return None;
     }
     let mount = Mount::with(with_io(preset.settings(), io));
-    (mount.stackfs.identity() == "file handles as node ids").then_some(mount)
+    let identity = mount.stackfs.identity();
+    if identity == "file handles as node ids" {
+        return Some(mount);
+    }
+    let magic = rustix::fs::statfs(mount.below("")).unwrap().f_type;
+    assert_ne!(magic, 0xef53, "on ext4: {identity}");
+    say(format_args!("left out: nodes are {identity}"));
+    None
 }
 
 /// Whether this process has the file open.
