@@ -7,6 +7,7 @@
 #
 # BICKFORD_SCRATCH or TMPDIR say where else they are to lie; then nothing is mounted.
 set -u
+. "$(dirname "$0")/forwarding.sh"
 
 [ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
@@ -39,6 +40,4 @@ if said=$({ truncate -s 24G "$image" && mkfs.ext4 -q -F -m 0 -i 8192 "$image" &&
 else
 	echo "with-ext4: temporary files lie in /tmp: $said" >&2
 fi
-# The command gets these too and ends; then what is left here is to discard.
-trap : INT TERM HUP
-"$@"
+forwarding "$@"

@@ -4,6 +4,7 @@
 #
 #   scripts/with-io-uring.sh COMMAND [ARGUMENT ...]
 set -u
+. "$(dirname "$0")/forwarding.sh"
 
 parameter=/sys/module/fuse/parameters/enable_uring
 [ $# -gt 0 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -13,9 +14,7 @@ if [ -w "$parameter" ]; then
 	before=$(cat "$parameter")
 	put_back() { echo "$before" >"$parameter"; }
 	trap put_back EXIT
-	# The command gets these too and ends; then what is left here is the trap.
-	trap : INT TERM HUP
 	[ "$before" = Y ] || echo Y >"$parameter" ||
 		echo "with-io-uring: $parameter stays $before: what needs io_uring is left out" >&2
 fi
-"$@"
+forwarding "$@"
