@@ -11,7 +11,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `BICKFORD_BIN` | the command to test; otherwise the one beside the test in the target directory |
-//! | `BICKFORD_COMBINATIONS` | `default`, `all`, names separated by commas (`opt-dev-1`), or `native`: no mount, which tests the tests |
+//! | `BICKFORD_COMBINATIONS` | `default`, `all`, names separated by commas (`opt-dev-1`), or `native`: none, so that bodies run on the native directory alone, while tests of one combination mount it |
 //! | `BICKFORD_LENGTH` | `default`, or `full`: 1,000,000 files, 1,000 cycles, 5 seeds of 100,000 operations |
 //! | `BICKFORD_SCRATCH` | a directory on ext4 for lower directories; otherwise one is found |
 
