@@ -340,7 +340,9 @@ fn an_aborted_connection_is_a_failure() {
     let running = place.mount_in_foreground(&[]);
     let connection = place.listed().unwrap().minor;
     if bickford::mount::abort(connection).is_err() {
-        eprintln!("left out: /sys/fs/fuse/connections is not mounted");
+        crate::common::say(format_args!(
+            "left out: /sys/fs/fuse/connections is not mounted"
+        ));
         return;
     }
     let output = running.output();

@@ -27,7 +27,7 @@ fn max_bytes(place: &Place) -> u64 {
 
 fn least_limit() -> Option<MemoryLimit> {
     MemoryLimit::new(0, 0)
-        .inspect_err(|reason| eprintln!("left out: {reason}"))
+        .inspect_err(|reason| crate::common::say(format_args!("left out: {reason}")))
         .ok()
 }
 

@@ -89,7 +89,7 @@ fn a_user_mounts_and_unmounts_where_no_status_of_children_is_kept() {
         .arg("mount")
         .args([place.source(), place.mountpoint()]));
     if String::from_utf8_lossy(&mounted.stderr).contains("unrecognized option") {
-        return eprintln!("left out: env(1) cannot ignore signals");
+        return crate::common::say(format_args!("left out: env(1) cannot ignore signals"));
     }
     assert_silent(&mounted);
     let cat = run(as_nobody("cat".as_ref()).arg(place.mountpoint().join("f")));
@@ -288,7 +288,7 @@ fn doctor_tells_what_a_user_namespace_lacks() {
     };
     let own = doctor("-Urm");
     if own.is_empty() {
-        eprintln!("left out: no user namespaces here");
+        crate::common::say(format_args!("left out: no user namespaces here"));
         return;
     }
     let line = |text: &str, name: &str| {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail so")]
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -73,7 +74,7 @@ fn watch(mut child: Child, mountpoint: &Path) {
 fn may_mount() -> bool {
     let may = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !may {
-        eprintln!("skipped: needs root and /dev/fuse");
+        say(format_args!("skipped: needs root and /dev/fuse"));
     }
     may
 }
@@ -101,6 +102,11 @@ fn run_under(before: &[&str], name: &str) {
         .spawn()
         .unwrap();
     watch(child, &mountpoint);
+}
+
+/// Writes to standard error where the output of tests that pass is captured, too.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[test]
@@ -136,7 +142,7 @@ fn a_session_in_c_that_ends_with_replies_owed() {
 fn valgrind_runs_a_program_in_c() {
     let version = Command::new("valgrind").arg("--version").output();
     if !version.is_ok_and(|version| version.status.success()) {
-        eprintln!("skipped: valgrind is not installed");
+        say(format_args!("skipped: valgrind is not installed"));
         return;
     }
     // A program that uses its own mount would wait for itself without the hint.

@@ -229,12 +229,14 @@ fn whoever_reads_what_is_not_there_yet_holds_up_nobody() {
         let begun = Instant::now();
         while !requests.list().iter().any(waits) {
             if let Some(ended) = reader.try_wait().unwrap() {
-                return eprintln!("skipped: {MESSAGES} may not be read: {ended}");
+                return support::say(format_args!("skipped: {MESSAGES} may not be read: {ended}"));
             }
             if begun.elapsed() > 50 * WHILE {
                 reader.kill().unwrap();
                 reader.wait().unwrap();
-                return eprintln!("skipped: the kernel has always something to say");
+                return support::say(format_args!(
+                    "skipped: the kernel has always something to say"
+                ));
             }
             std::thread::sleep(WHILE / 10);
         }

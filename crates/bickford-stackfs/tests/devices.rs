@@ -82,7 +82,7 @@ fn subvolumes_of_btrfs_are_told_apart() {
         .unwrap();
     let options = ["-o", "loop", image.to_str().unwrap()];
     if !run("mkfs.btrfs", &["-q"], &image) || !run("mount", &options, &top) {
-        eprintln!("left out: no btrfs");
+        support::say(format_args!("left out: no btrfs"));
         return;
     }
     let _below = Mounted(top.clone());

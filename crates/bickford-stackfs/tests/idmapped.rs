@@ -194,7 +194,9 @@ fn owners_are_mapped_as_they_are_without_fuse() {
     }
     let offer = probe_kernel().unwrap();
     if !offer.flags.contains(InitFlags::ALLOW_IDMAP) {
-        eprintln!("left out: id-mapped mounts of FUSE need Linux 6.12");
+        support::say(format_args!(
+            "left out: id-mapped mounts of FUSE need Linux 6.12"
+        ));
         return;
     }
     let (_point, _own, native) = lower();

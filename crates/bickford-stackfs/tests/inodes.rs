@@ -180,7 +180,9 @@ fn inodes_that_the_kernel_knows_cost_no_descriptor_and_few_bytes() {
         let files = if full() { files } else { files / 5 };
         over_a_mount("mount, ext4", lower, files, false);
     } else {
-        println!("left out: the temporary directory is not on ext4");
+        support::say(format_args!(
+            "left out: the temporary directory is not on ext4"
+        ));
     }
     over_memory(how_many(10_000_000));
 }

@@ -220,7 +220,9 @@ fn what_may_only_be_appended_to_grows() {
         let below = mount.below("log");
         fs::write(&below, "old").unwrap();
         if mark(&below, IFlags::APPEND, true).is_err() {
-            eprintln!("left out: no append-only files in the temporary directory");
+            support::say(format_args!(
+                "left out: no append-only files in the temporary directory"
+            ));
             return;
         }
         let path = mount.path("log");
@@ -252,7 +254,9 @@ fn what_may_only_be_appended_to_takes_data_through_a_pipe() {
         let mount = Mount::by_one_thread(with_io(preset.settings(), io));
         fs::write(mount.below("log"), "").unwrap();
         if mark(&mount.below("log"), IFlags::APPEND, true).is_err() {
-            return eprintln!("left out: no append-only files in the temporary directory");
+            return support::say(format_args!(
+                "left out: no append-only files in the temporary directory"
+            ));
         }
         let mut log = (OpenOptions::new().append(true).open(mount.path("log"))).unwrap();
         // The second of its requests comes through a pipe.
@@ -325,7 +329,7 @@ fn what_may_only_be_appended_to_is_not_changed_otherwise() {
         // Opened again for reading, it would go the way that it went.
         drop(fs::read(&path).unwrap());
         if mark(&path, IFlags::APPEND, true).is_err() {
-            eprintln!("left out: no append-only files here");
+            support::say(format_args!("left out: no append-only files here"));
             return;
         }
         // The kernel waits for no RELEASE, and the way stays while a file is open.
@@ -373,7 +377,7 @@ fn what_was_append_only_once_is_written_again() {
         fs::write(&path, "as it was").unwrap();
         let before = both(path.clone());
         if mark(&path, IFlags::APPEND, true).is_err() {
-            eprintln!("left out: no append-only files here");
+            support::say(format_args!("left out: no append-only files here"));
             return;
         }
         let appender = OpenOptions::new().append(true).open(&path);
@@ -398,7 +402,7 @@ fn what_is_made_immutable_is_written_no_more() {
         let path = mount.path("file");
         fs::write(&path, "as it was").unwrap();
         if mark(&path, IFlags::IMMUTABLE, true).is_err() {
-            eprintln!("left out: no immutable files here");
+            support::say(format_args!("left out: no immutable files here"));
             return;
         }
         let truncated = File::create(&path);
@@ -477,7 +481,7 @@ fn a_reader_may_not_write_what_the_kernel_passes_through() {
     let mount = passthrough();
     File::create_new(mount.path("f")).unwrap();
     if mark(&mount.below("f"), IFlags::IMMUTABLE, true).is_err() {
-        eprintln!("left out: no immutable files here");
+        support::say(format_args!("left out: no immutable files here"));
         return;
     }
     let reader = File::open(mount.path("f")).unwrap();

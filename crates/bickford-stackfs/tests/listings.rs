@@ -179,7 +179,9 @@ fn directories_are_opened_by_request_where_another_file_system_is_mounted_below(
         assert_eq!(list(&alone.path("")), Vec::<String>::new());
         assert_eq!(requests(&alone).1, 1, "the one that was refused");
     } else {
-        eprintln!("skipped: the temporary directory is not on ext4");
+        support::say(format_args!(
+            "skipped: the temporary directory is not on ext4"
+        ));
     }
 }
 
@@ -193,7 +195,9 @@ fn opening_unasked() -> Option<(Mount, u64)> {
     drop(own);
     let opens = mount.stackfs.lets_directories_open();
     if !opens {
-        eprintln!("skipped: directories are opened by request here");
+        support::say(format_args!(
+            "skipped: directories are opened by request here"
+        ));
     }
     opens.then_some((mount, device))
 }

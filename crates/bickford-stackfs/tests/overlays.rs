@@ -26,7 +26,7 @@ fn overlay(top: &Path, merged: &Path) -> Option<Mounted> {
     match rustix::mount::mount("overlay", merged, "overlay", flags, &*options) {
         Ok(()) => Some(Mounted(merged.to_owned())),
         Err(error) => {
-            eprintln!("left out: no overlayfs: {error}");
+            support::say(format_args!("left out: no overlayfs: {error}"));
             None
         }
     }

@@ -84,7 +84,7 @@ fn an_open_file_outlives_a_late_forget() {
     fs::write(mount.path("f"), "text").unwrap();
     fs::write(mount.path("f"), "text").unwrap();
     let Some(node) = node_of(&mount.below("f")) else {
-        eprintln!("left out: no lsattr");
+        say(format_args!("left out: no lsattr"));
         return;
     };
     let kept = fs::metadata(mount.below("f")).unwrap();

@@ -24,9 +24,9 @@ fn fat(image: &Path, point: &Path) -> Option<Mounted> {
     if made && run(mount.arg(image).arg(point)) {
         return Some(Mounted(point.to_owned()));
     }
-    eprintln!(
+    support::say(format_args!(
         "LEFT OUT: no FAT: it takes mkfs.vfat (dosfstools), a loop device and a kernel with vfat"
-    );
+    ));
     None
 }
 

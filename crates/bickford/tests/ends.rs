@@ -249,7 +249,9 @@ fn what_the_kernel_would_not_map_does_not_begin() {
     over_each_transport(|config| {
         let offer = probe_kernel().unwrap();
         if !offer.flags.contains(InitFlags::ALLOW_IDMAP) {
-            eprintln!("left out: id-mapped mounts of FUSE need Linux 6.12");
+            support::say(format_args!(
+                "left out: id-mapped mounts of FUSE need Linux 6.12"
+            ));
             return;
         }
         let plain = MountOptions::new().fsname("bickford-test");
@@ -297,7 +299,9 @@ fn a_session_whose_device_was_passed_is_found_by_its_connection() {
         let (subject, _let_go) = Subject::new();
         let session = Session::mount(subject, passed, &options, config).unwrap();
         if session.connection().is_none() {
-            eprintln!("left out: the kernel does not tell the connection of a device before 6.16");
+            support::say(format_args!(
+                "left out: the kernel does not tell the connection of a device before 6.16"
+            ));
             return;
         }
         let control = session.serve_control().unwrap();

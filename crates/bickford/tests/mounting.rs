@@ -35,7 +35,9 @@ impl Place {
                 Some(place)
             }
             other => {
-                eprintln!("left out: no direct FUSE mounts here: {other:?}");
+                support::say(format_args!(
+                    "left out: no direct FUSE mounts here: {other:?}"
+                ));
                 None
             }
         }
@@ -200,7 +202,9 @@ fn auto_unmount_takes_the_mount_away_when_its_server_is_gone() {
 fn a_later_mount_at_the_same_place_is_left_alone() {
     let Some(place) = Place::new() else { return };
     if !has_unique_mount_ids() {
-        eprintln!("left out: statx(2) of this kernel gives no unique mount ids (Linux 6.8)");
+        support::say(format_args!(
+            "left out: statx(2) of this kernel gives no unique mount ids (Linux 6.8)"
+        ));
         return;
     }
     // Mount ids and device numbers are used again at once: these mounts differ in nothing that is listed.
@@ -221,7 +225,9 @@ fn a_later_mount_at_the_same_place_is_left_alone() {
 fn what_is_elsewhere_since_a_directory_above_was_renamed_is_unmounted_there() {
     let Some(place) = Place::new() else { return };
     if !has_unique_mount_ids() {
-        eprintln!("left out: statx(2) of this kernel gives no unique mount ids (Linux 6.8)");
+        support::say(format_args!(
+            "left out: statx(2) of this kernel gives no unique mount ids (Linux 6.8)"
+        ));
         return;
     }
     let (before, after) = (place.path().join("before"), place.path().join("after"));
@@ -269,7 +275,7 @@ fn force_aborts_no_connection_that_has_the_number_of_a_disk() {
         .arg(image.path())
         .status();
     if !attached.is_ok_and(|status| status.success()) {
-        eprintln!("left out: {disk} cannot be made");
+        support::say(format_args!("left out: {disk} cannot be made"));
         return;
     }
     let device = File::options()
@@ -343,7 +349,9 @@ fn of_mounts_that_were_moved_the_one_on_top_is_unmounted() {
     let below = mount(&place.path(), &MountOptions::new().fsname("below")).unwrap();
     let moved = rustix::mount::mount_move(first.path(), place.path());
     if moved.is_err() {
-        eprintln!("left out: nothing can be moved where mounts are shared: {moved:?}");
+        support::say(format_args!(
+            "left out: nothing can be moved where mounts are shared: {moved:?}"
+        ));
         return;
     }
     assert_eq!(place.listed().unwrap().source, "top");

@@ -44,7 +44,7 @@ impl Place {
     /// `None`, with a reason, where nothing can be mounted.
     pub(crate) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() || bickford::mount::probe_device().is_err() {
-            eprintln!("left out: needs root and /dev/fuse");
+            say(format_args!("left out: needs root and /dev/fuse"));
             return None;
         }
         let dir = tempfile::Builder::new()
@@ -408,7 +408,7 @@ pub(crate) fn installed(program: &str) -> bool {
         .chain(["/sbin".into(), "/usr/sbin".into()])
         .any(|dir| dir.join(program).is_file());
     if !there {
-        eprintln!("left out: {program} is not installed");
+        say(format_args!("left out: {program} is not installed"));
     }
     there
 }

@@ -204,7 +204,7 @@ fn a_mount_that_was_made_anew_is_another() {
         place.unmount(&place.mountpoint());
     }
     let Some(trace) = ended else {
-        eprintln!("left out: others take the numbers");
+        crate::common::say(format_args!("left out: others take the numbers"));
         return;
     };
     let log = trace.log.clone();

@@ -39,7 +39,9 @@ fn place() -> Option<Place> {
     }
     let can = tracefs().is_ok_and(|root| root.join("events/fuse/fuse_request_send").exists());
     if !can {
-        eprintln!("left out: needs tracefs and tracepoints of FUSE");
+        crate::common::say(format_args!(
+            "left out: needs tracefs and tracepoints of FUSE"
+        ));
     }
     can.then_some(place)
 }

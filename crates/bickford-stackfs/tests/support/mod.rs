@@ -162,11 +162,11 @@ impl Watchdog {
         std::thread::spawn(move || {
             if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
                 let session = watched.upgrade();
-                let server = session
+                let requests = session
                     .as_ref()
                     .and_then(|set| set.get())
-                    .map(|one| one.server());
-                say(format_args!("deadline: {server:?} in flight; aborting"));
+                    .map(|one| one.server().in_flight().list());
+                say(format_args!("deadline: {requests:?} in flight; aborting"));
                 abort_all();
                 std::process::exit(101);
             }
@@ -196,13 +196,12 @@ fn abort_all() {
         let ours = places
             .iter()
             .any(|place| mount.mountpoint.starts_with(place));
-        if ours && mount.is_fuse() {
-            if let Err(error) = abort(mount.connection()) {
-                say(format_args!(
-                    "abort {}: {error}",
-                    mount.mountpoint.display()
-                ));
-            }
+        if ours
+            && mount.is_fuse()
+            && let Err(error) = abort(mount.connection())
+        {
+            let point = mount.mountpoint.display();
+            say(format_args!("abort {point}: {error}"));
         }
     }
 }
@@ -279,7 +278,9 @@ pub(crate) fn descriptors() -> usize {
 pub(crate) fn can_mount() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root mounts a pass-through of other users' files");
+        say(format_args!(
+            "skipped: only root mounts a pass-through of other users' files"
+        ));
     }
     root
 }

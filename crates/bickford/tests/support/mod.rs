@@ -8,6 +8,7 @@
 )]
 
 use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -135,16 +136,21 @@ pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> Watchdog {
     let (done, over) = channel();
     let thread = std::thread::spawn(move || {
         if over.recv_timeout(DEADLINE * 2) == Err(RecvTimeoutError::Timeout) {
-            println!("HUNG: aborting connection {connection:?}");
+            say(format_args!("HUNG: aborting connection {connection:?}"));
             if let Some(number) = connection {
                 abort(number);
             }
             let _ = unmount(&mountpoint, Unmount::Lazy);
-            eprintln!("a test over {} hung", mountpoint.display());
+            say(format_args!("a test over {} hung", mountpoint.display()));
             std::process::exit(101);
         }
     });
     Watchdog(Some((done, thread)))
+}
+
+/// Writes to standard error where the output of tests that pass is captured, too.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Aborts a connection, with fusectl mounted where it was not. What fails is said: the process
@@ -152,7 +158,7 @@ pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> Watchdog {
 fn abort(connection: u32) {
     show_connections();
     if let Err(error) = bickford::mount::abort(connection) {
-        println!("abort connection {connection}: {error}");
+        say(format_args!("abort connection {connection}: {error}"));
     }
 }
 
