@@ -34,7 +34,7 @@ pub use mount::{Mount, MountBuilder, StartError, command_path};
 pub use program::{Finished, run, run_ok};
 pub use scratch::{Image, Scratch};
 pub use start_line::StartLine;
-pub use sys::{FileHandle, LockKind, SharedMap, locked_by, record_lock, write_by_ring};
+pub use sys::{FileHandle, LockKind, SharedMap, close, locked_by, record_lock, write_by_ring};
 pub use tree::{describe, same_tree};
 pub use watchdog::{Watchdog, wait_for};
 

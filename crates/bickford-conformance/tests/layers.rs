@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bickford_conformance::{
-    Combination, Io, Mount, Preset, Scratch, Transport, full_length, require_root, run, wait_for,
+    Combination, Io, Mount, Preset, Scratch, Transport, close, full_length, require_root, run,
+    wait_for,
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -42,6 +43,25 @@ fn a_log_leaves_kernel_pass_through_on() {
     assert!(lines.contains("\"path\":\"/file\""), "{lines}");
     for passed in ["\"op\":\"read\"", "\"op\":\"write\""] {
         assert!(!lines.contains(passed), "{lines}");
+    }
+}
+
+#[test]
+fn close_fails_as_a_fault_says_in_every_io_mode() {
+    require_root();
+    let scratch = Scratch::new("layer-flush");
+    for io in [Io::Passthrough, Io::Cached, Io::Direct, Io::Plain] {
+        let combination = Combination::fast(Transport::Dev, io);
+        let lower = scratch.directory(&combination.to_string());
+        let layer = "fault:op=flush,errno=EIO,path=file,after=1";
+        let mount = with_layer(&lower, &combination, layer);
+        let path = mount.path().join("file");
+        let made = File::create(&path).expect("create");
+        close(made).unwrap_or_else(|error| panic!("{combination}: {error}"));
+        let opened = File::open(&path).expect("open");
+        let error = close(opened).expect_err(&combination.to_string());
+        assert_eq!(error.raw_os_error(), Some(5), "{combination}: {error}");
+        mount.finish();
     }
 }
 

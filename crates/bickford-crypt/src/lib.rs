@@ -153,6 +153,7 @@ impl Crypt {
             contents: true,
             opens: true,
             because: "contents are encrypted here".to_owned(),
+            ..Needs::default()
         }
     }
 }

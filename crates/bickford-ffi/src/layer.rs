@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use bickford::abi::InitFlags;
-use bickford::layer::{Closing, Held};
+use bickford::layer::{Closing, Held, with_flushes};
 #[allow(
     clippy::wildcard_imports,
     reason = "the operation table names every operation and answer"
@@ -38,6 +38,8 @@ pub(crate) struct Layer<F> {
     call_operations: u64,
     post_operations: u64,
     with_data: bool,
+    /// Whether calls are to see each FLUSH.
+    flushes: bool,
     config: bickford_config,
     prompt: bool,
     /// One more for each post-call that is owed.
@@ -61,6 +63,7 @@ impl<F: FileSystem> Layer<F> {
                 "post_operations are given, but no post-call",
             ));
         }
+        let called = layer.pre_operations | layer.post_operations;
         Ok(Self {
             below,
             user: User(layer.user),
@@ -70,9 +73,10 @@ impl<F: FileSystem> Layer<F> {
             call_operations: with_ends(layer.call_operations),
             post_operations: layer.post_operations,
             with_data: layer.metadata_only == 0,
+            flushes: called & bit(BICKFORD_OP_FLUSH) != 0,
             config,
             // Without a call, nothing of the caller's code could wait.
-            prompt: prompt || layer.pre_operations | layer.post_operations == 0,
+            prompt: prompt || called == 0,
             owed: Arc::default(),
         })
     }
@@ -307,6 +311,7 @@ macro_rules! define_layer {
             $(
                 fn $method(&self, cx: &Context<'_>, op: $operation, reply: Reply<$answer>) {
                     if !self.touches($number) {
+                        let reply = with_flushes(self.flushes, &op, reply);
                         return self.below.$method(cx, op, reply);
                     }
                     let mut request = request(cx, $number);
@@ -363,6 +368,7 @@ macro_rules! define_layer {
                     if self.call_operations & bit($number) == 0 {
                         return reply.error(Errno::NOSYS);
                     }
+                    let reply = with_flushes(self.flushes, &op, reply);
                     self.below.$method(cx, op, reply);
                 }
             )+

@@ -182,7 +182,8 @@ pub unsafe extern "C" fn bickford_mount(
 /// `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
 /// alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
 /// kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
-/// request. What the kernel does not ask, no call sees; with preset=base it asks most.
+/// request, and one with calls for FLUSH the close without one. What the kernel does not ask, no call
+/// sees; with preset=base it asks most.
 ///
 /// # Safety
 /// As for `bickford_mount`; `layer` points to a layer.

@@ -7,8 +7,9 @@
 //! gets the same delays.
 //!
 //! At most 65,536 answers wait at once, over io_uring about 450 of callers on each CPU; those beyond go
-//! on without a delay and are counted in the report. Delays of READ or WRITE turn kernel pass-through off, those of OPEN, OPENDIR and their
-//! releases the zero-message open.
+//! on without a delay and are counted in the report. Delays of READ or WRITE turn kernel pass-through
+//! off, those of OPEN, OPENDIR and their releases the zero-message open; with those of FLUSH the kernel
+//! flushes at each close(2).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,6 +102,7 @@ impl Layer for Delay {
         Needs {
             data: operations.intersects(OperationSet::DATA),
             opens: operations.intersects(OperationSet::OPENS),
+            flushes: operations.contains(OperationKind::Flush),
             because: "these operations are to be delayed".to_owned(),
             ..Needs::default()
         }

@@ -15,7 +15,8 @@
 //! reported at the end, and in the report before: nothing matched, fewer requests came than
 //! `after` says, or a path was not known. RELEASE and RELEASEDIR are refused: their answers reach
 //! nobody. What the kernel answers from its caches does not come here. Rules about READ or WRITE
-//! turn kernel pass-through off, rules about OPEN the zero-message open.
+//! turn kernel pass-through off, rules about OPEN the zero-message open; with rules about FLUSH the
+//! kernel flushes at each close(2).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -330,6 +331,7 @@ impl Layer for Fault {
         Needs {
             data: self.rule.operations.intersects(OperationSet::DATA),
             opens: self.rule.operations.intersects(OperationSet::OPENS),
+            flushes: self.rule.operations.contains(OperationKind::Flush),
             because: "these operations are to fail".to_owned(),
             ..Needs::default()
         }

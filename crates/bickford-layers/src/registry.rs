@@ -222,6 +222,7 @@ impl Summary {
             all.data |= layer.needs.data;
             all.contents |= layer.needs.contents;
             all.opens |= layer.needs.opens;
+            all.flushes |= layer.needs.flushes;
         }
         let reasons: Vec<_> = self.turned_off().collect();
         all.because = reasons.join("; ");

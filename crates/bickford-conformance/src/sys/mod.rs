@@ -1,4 +1,4 @@
-//! The home of `unsafe`: mapped files, writes by io_uring, file handles, and record locks.
+//! The home of `unsafe`: mapped files, writes by io_uring, close(2), file handles, and record locks.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ pub use lock::{LockKind, locked_by, record_lock};
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::ptr;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -88,6 +88,18 @@ impl Drop for SharedMap {
         // SAFETY: exactly what was mapped; nobody borrows from it.
         let unmapped = unsafe { rustix::mm::munmap(self.start.cast(), self.length) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Closes a file, and says what came of that.
+///
+/// # Errors
+/// Those of close(2).
+pub fn close(file: File) -> io::Result<()> {
+    // SAFETY: the descriptor is nobody else's, and is gone whatever comes of this.
+    match unsafe { libc::close(file.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

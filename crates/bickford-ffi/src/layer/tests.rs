@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
-use bickford::abi::Opcode;
+use bickford::abi::{Opcode, OpenOut, OpenOutFlags};
 use bickford::transport::memory::Kernel;
 use bickford::{FileHandle, NodeId};
 
@@ -105,7 +105,9 @@ impl FileSystem for Below {
     }
 
     fn open(&self, _: &Context<'_>, _: Open, reply: Reply<Opened>) {
-        reply.ok(Opened::new(FileHandle(9)));
+        let mut opened = Opened::new(FileHandle(9));
+        opened.flags |= OpenOutFlags::NOFLUSH;
+        reply.ok(opened);
     }
 
     fn opendir(&self, _: &Context<'_>, _: Opendir, reply: Reply<Opened>) {
@@ -442,6 +444,27 @@ fn a_post_call_sees_the_data_of_the_request() {
     assert_eq!(seen(0, 1), expected(100, "data", "data"));
     assert_eq!(seen(!0, 0), expected(104, "GOOD", "GOOD"));
     assert_eq!(seen(!0, 1), expected(100, "data", "GOOD"));
+}
+
+#[test]
+fn each_close_is_flushed_only_for_calls_of_flush() {
+    const NOSYS: i32 = 38;
+    let (open, flush) = (bit(BICKFORD_OP_OPEN), bit(BICKFORD_OP_FLUSH));
+    for (pre_operations, flags, errno) in [
+        (open, OpenOutFlags::NOFLUSH, NOSYS),
+        (flush, OpenOutFlags::empty(), 0),
+        (open | flush, OpenOutFlags::empty(), 0),
+    ] {
+        let mut fixture = Fixture::new(&bickford_layer {
+            pre_operations,
+            ..layer(0)
+        });
+        let opened = fixture.kernel.call(Opcode::Open, 7, &body(&[0, 0], b""));
+        let opened = opened.unwrap().read::<OpenOut>().unwrap();
+        assert_eq!(opened.open_flags, flags.bits());
+        let flushed = fixture.call(Opcode::Flush, 7, &body(&[9, 0, 0, 0, 0, 0], b""));
+        assert_eq!(flushed.0, errno);
+    }
 }
 
 /// Asks for as many bytes as the user says.

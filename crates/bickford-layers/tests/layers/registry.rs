@@ -54,13 +54,13 @@ fn what_is_wrong_is_said_with_what_was_meant() {
 
 #[test]
 fn the_first_layer_is_the_outermost_and_the_summary_says_so() {
-    let fixture = fixture(&["stats", "fault:op=read,errno=EIO", "readonly"]);
+    let fixture = fixture(&["stats", "fault:op=read|flush,errno=EIO", "readonly"]);
     let lines: Vec<_> = fixture.summary.lines().collect();
     assert_eq!(
         lines,
         [
             "stats: to the log at the end",
-            "fault: EIO instead of read",
+            "fault: EIO instead of read|flush",
             "readonly"
         ]
     );
@@ -69,11 +69,12 @@ fn the_first_layer_is_the_outermost_and_the_summary_says_so() {
         off,
         [
             "fault: kernel pass-through is off: these operations are to fail",
+            "fault: close without FLUSH is off: these operations are to fail",
             "readonly: zero-message open is off: opening for writing must be refused",
         ]
     );
     let needs = fixture.summary.needs();
-    assert!(needs.data && needs.opens && !needs.contents);
+    assert!(needs.data && needs.opens && needs.flushes && !needs.contents);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use bickford_abi::OpenOutFlags;
 use rustix::io::Errno;
 
 use super::OperationKind;
@@ -229,6 +230,11 @@ pub(super) trait Observe: Answer {
         Nodes::None
     }
 
+    /// Takes back what spares the kernel FLUSH; asked of answers to [`super::needs::SPARING`].
+    fn ask_for_flushes(result: &mut Result<Self, Errno>) {
+        let _ = result;
+    }
+
     /// Takes out the contents that it brings.
     fn conceal(&mut self) -> Option<Data> {
         None
@@ -270,8 +276,15 @@ macro_rules! observe {
     };
 }
 
+impl Observe for () {
+    fn ask_for_flushes(result: &mut Result<Self, Errno>) {
+        if *result == Err(Errno::NOSYS) {
+            *result = Ok(());
+        }
+    }
+}
+
 observe! {
-    ();
     Attributes, |this| attr: Some(this.attr);
     StatxAnswer, |this| attr: Some(this.attr);
     Target, |this| bytes: this.0.len() as u64;
@@ -321,11 +334,23 @@ impl Observe for Opened {
     fn handle(&self) -> Option<FileHandle> {
         Some(self.handle)
     }
+
+    fn ask_for_flushes(result: &mut Result<Self, Errno>) {
+        if let Ok(opened) = result {
+            opened.flags -= OpenOutFlags::NOFLUSH;
+        }
+    }
 }
 
 impl Observe for Created {
     fn handle(&self) -> Option<FileHandle> {
         Some(self.opened.handle)
+    }
+
+    fn ask_for_flushes(result: &mut Result<Self, Errno>) {
+        if let Ok(created) = result {
+            created.opened.flags -= OpenOutFlags::NOFLUSH;
+        }
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use super::about::{Describe, Observe, outcome};
 use super::calls::{Call, Done, PostCalls, PreCalls, Resume, Scratch, Step};
 use super::held::{Closing, Held};
+use super::needs::{SPARING, with_flushes};
 use super::{Layer, Needs, OperationKind, OperationSet, Switches};
 use crate::NodeId;
 use crate::dispatch::Context;
@@ -53,12 +54,19 @@ impl<L: Layer, F: FileSystem> Layered<L, F> {
         let post = interest.post.both(switches.post);
         let defer = interest.defer.both(switches.post);
         let call = switches.call.with_ends();
+        let needs = switches.restrict(layer.needs());
+        let sparing = if needs.flushes {
+            SPARING
+        } else {
+            OperationSet::NONE
+        };
         let hooked = pre
             .with(post)
             .with(defer)
+            .with(sparing)
             .with(OperationSet::ALL.without(call));
         let inner = Inner {
-            needs: switches.restrict(layer.needs()),
+            needs,
             layer,
             lower,
             pre,
@@ -300,7 +308,10 @@ macro_rules! define_layered {
                     };
                     match step {
                         Step::Answer(result) => reply.complete(result),
-                        Step::Continue if below => inner.lower.$method(cx, op, reply),
+                        Step::Continue if below => {
+                            let reply = with_flushes(inner.needs.flushes, &op, reply);
+                            inner.lower.$method(cx, op, reply);
+                        }
                         Step::Continue => reply.complete($default),
                     }
                 }

@@ -52,7 +52,7 @@
 //!
 //! # Where data go past
 //! With kernel pass-through, READ and WRITE do not come at all; with a zero-message open, OPEN and
-//! RELEASE do not. A layer that cannot do without says so in its [`Needs`], and only then is that
+//! RELEASE do not; FLUSH does not where the file system below says that it need not. A layer that cannot do without says so in its [`Needs`], and only then is that
 //! mode turned off, with the reason in the log. Reads that the page cache answers never come.
 //!
 //! # Names that it changes
@@ -84,7 +84,7 @@ pub use about::{About, Outcome, about, outcome};
 pub use calls::{Call, Done, PostCalls, PreCalls, Resume, Step};
 pub use held::{Closing, Held};
 pub use layered::Layered;
-pub use needs::Needs;
+pub use needs::{Needs, with_flushes};
 pub use operation::{OperationKind, OperationSet, UnknownOperation, nearest};
 pub use switches::{Switches, SwitchesError};
 

@@ -2,7 +2,34 @@
 
 use bickford_abi::InitFlags;
 
+use super::about::{Describe, Observe};
+use super::{OperationKind, OperationSet};
 use crate::filesystem::Negotiation;
+use crate::reply::Reply;
+
+/// Operations whose answers can tell the kernel to close without FLUSH.
+pub(super) const SPARING: OperationSet = OperationSet::of(&[
+    OperationKind::Open,
+    OperationKind::Create,
+    OperationKind::Tmpfile,
+    OperationKind::Flush,
+]);
+
+/// A reply for the file system below. Where every FLUSH is needed ([`Needs::flushes`]) the kernel
+/// does not hear that it may spare them, as `FOPEN_NOFLUSH` and ENOSYS to FLUSH say.
+#[allow(
+    private_bounds,
+    reason = "every operation is described and every answer observed, and nothing else"
+)]
+pub fn with_flushes<O: Describe, A: Observe>(needed: bool, _: &O, reply: Reply<A>) -> Reply<A> {
+    if !needed || !SPARING.contains(O::KIND) {
+        return reply;
+    }
+    reply.wrap(|mut result, reply| {
+        A::ask_for_flushes(&mut result);
+        reply.complete(result);
+    })
+}
 
 /// What a layer cannot do without; each costs a faster mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +42,8 @@ pub struct Needs {
     pub contents: bool,
     /// OPEN, OPENDIR and their releases must come here: no zero-message open.
     pub opens: bool,
+    /// Every close(2) must come here as a FLUSH: no `FOPEN_NOFLUSH`, and no ENOSYS to FLUSH from below.
+    pub flushes: bool,
     /// Why, for the log: `counts the bytes of READ and WRITE`.
     pub because: String,
 }
@@ -30,6 +59,9 @@ impl Needs {
         if self.opens {
             let flags = InitFlags::NO_OPEN_SUPPORT | InitFlags::NO_OPENDIR_SUPPORT;
             self.withhold_mode(layer, negotiation, flags, "zero-message open");
+        }
+        if self.flushes {
+            tracing::info!(layer, because = %self.because, "close without FLUSH is off");
         }
     }
 
@@ -54,6 +86,7 @@ impl Needs {
             (data, "kernel pass-through"),
             (self.contents, "splice of written data"),
             (self.opens, "zero-message open"),
+            (self.flushes, "close without FLUSH"),
         ];
         let off = modes.iter().filter(|(is_off, _)| *is_off);
         off.map(|(_, mode)| format!("{mode} is off: {}", self.because))

@@ -3,14 +3,17 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use bickford::abi::{EntryOut, Opcode};
+use bickford::abi::{EntryOut, Opcode, OpenOut, OpenOutFlags};
 use bickford::layer::{
     Call, Done, Interest, Layer, Layered, Needs, OperationKind, OperationSet, Outcome, PostCalls,
     PreCalls, Resume, Step, Switches,
 };
-use bickford::ops::{Attr, Data, Entry, Forget, Lookup, Mkdir, Read, Write, Written};
+use bickford::ops::{
+    Attr, Create, Created, Data, Entry, Forget, Lookup, Mkdir, Open, Opened, Read, Write, Written,
+};
 use bickford::transport::memory::Kernel;
-use bickford::{Context, Errno, FileSystem, NodeId, Reply};
+use bickford::{Context, Errno, FileHandle, FileSystem, NodeId, Reply};
+use zerocopy::FromBytes;
 
 use super::subject::*;
 
@@ -320,6 +323,7 @@ fn fast_modes_are_off_only_where_a_layer_needs_it() {
                 contents,
                 opens,
                 because: "the test says so".into(),
+                ..Needs::default()
             },
             ..Closures::default()
         };
@@ -340,6 +344,55 @@ fn fast_modes_are_off_only_where_a_layer_needs_it() {
     assert_eq!(offered(true, false, false), (vec![both[1].into()], true));
     assert_eq!(offered(false, true, false), (vec![both[0].into()], true));
     assert_eq!(offered(false, false, true), (vec![both[1].into()], false));
+}
+
+/// Says in every way that nobody need flush.
+struct Sparing;
+
+impl FileSystem for Sparing {
+    fn open(&self, _: &Context<'_>, _: Open, reply: Reply<Opened>) {
+        reply.ok(spared());
+    }
+
+    fn create(&self, _: &Context<'_>, _: Create<'_>, reply: Reply<Created>) {
+        reply.ok(Created {
+            entry: entry(),
+            opened: spared(),
+        });
+    }
+}
+
+fn spared() -> Opened {
+    let mut opened = Opened::new(FileHandle(9));
+    opened.flags = OpenOutFlags::NOFLUSH | OpenOutFlags::DIRECT_IO;
+    opened
+}
+
+#[test]
+fn each_close_is_flushed_only_where_a_layer_needs_it() {
+    let spared = OpenOutFlags::NOFLUSH | OpenOutFlags::DIRECT_IO;
+    for (flushes, flags, errno) in [
+        (false, spared, libc::ENOSYS),
+        (true, OpenOutFlags::DIRECT_IO, 0),
+    ] {
+        let layer = Closures {
+            needs: Needs {
+                flushes,
+                ..Needs::default()
+            },
+            ..Closures::default()
+        };
+        let mut kernel = kernel(Layered::new(layer, Sparing), &Journal::default());
+        let opened = kernel.call(Opcode::Open, 7, &open_body()).unwrap();
+        let opened = opened.read::<OpenOut>().unwrap();
+        assert_eq!(opened.open_flags, flags.bits());
+        let created = kernel.call(Opcode::Create, 1, &create_body()).unwrap();
+        let (_, opened) = created.body.split_at(size_of::<EntryOut>());
+        let opened = OpenOut::read_from_bytes(opened).unwrap();
+        assert_eq!(opened.open_flags, flags.bits());
+        let flushed = kernel.call(Opcode::Flush, 7, &flush_body()).unwrap();
+        assert_eq!(flushed.error, -errno);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bickford::abi::{CreateIn, InitFlags, MkdirIn, OpenIn, ReadIn, ReleaseIn, WriteIn};
+use bickford::abi::{CreateIn, FlushIn, InitFlags, MkdirIn, OpenIn, ReadIn, ReleaseIn, WriteIn};
 use bickford::layer::{About, Call, Done, Outcome};
 use bickford::layer::{Interest, Layer, Needs, PostCalls, PreCalls, Resume};
 use bickford::ops::{
@@ -222,6 +222,14 @@ pub(crate) fn release_body() -> Vec<u8> {
     let input = ReleaseIn {
         fh: 9,
         ..ReleaseIn::default()
+    };
+    input.as_bytes().to_vec()
+}
+
+pub(crate) fn flush_body() -> Vec<u8> {
+    let input = FlushIn {
+        fh: 9,
+        ..FlushIn::default()
     };
     input.as_bytes().to_vec()
 }
