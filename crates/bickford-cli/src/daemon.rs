@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use bickford::MountedSession;
 use bickford::mount::{MountGuard, Unmount, UnmountError, Via, unmount_only};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::front::Front;
@@ -111,8 +112,8 @@ fn how_it_ended(status: ExitStatus) -> String {
 fn keep(mut socket: &UnixStream, place: Option<&Place>) -> io::Result<()> {
     // Without a place it was mounted by whoever passed the descriptor.
     if let Some(place) = place {
-        rustix::fs::stat(place.path())?;
-        rustix::fs::statfs(place.path())?;
+        answers(rustix::fs::stat(place.path()))?;
+        answers(rustix::fs::statfs(place.path()))?;
     }
     // A signal that comes after the acknowledgement must not make the status one of failure.
     let caught = Arc::new(AtomicBool::new(false));
@@ -120,6 +121,17 @@ fn keep(mut socket: &UnixStream, place: Option<&Place>) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&caught))?;
     }
     socket.write_all(ACKNOWLEDGED)
+}
+
+/// Any error is an answer, as of a layer that injects them, but what the kernel says of a connection that has ended
+/// and of a wait that was broken off.
+fn answers<T>(asked: rustix::io::Result<T>) -> io::Result<()> {
+    match asked {
+        Err(error @ (Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::INTR)) => {
+            Err(error.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Waits for the end of the process that nobody waits for any more, and says how it went.

@@ -110,9 +110,19 @@ fn a_start_that_fails_for_want_of_memory_leaves_no_mount() {
 }
 
 #[test]
-fn a_mount_that_answers_with_errors_is_taken_away() {
+fn a_mount_that_answers_with_errors_is_kept() {
     let Some(place) = Place::new() else { return };
-    let output = place.mount(&["--layer", "fault:op=all,errno=EIO"]);
+    for operations in ["all", "metadata", "getattr", "statfs"] {
+        let layer = format!("fault:op={operations},errno=EIO");
+        assert_silent(&place.mount(&["--layer", &layer]));
+        place.unmount(&place.mountpoint());
+    }
+}
+
+#[test]
+fn a_mount_whose_connection_has_ended_is_taken_away() {
+    let Some(place) = Place::new() else { return };
+    let output = place.mount(&["--layer", "fault:op=all,errno=ENOTCONN"]);
     assert_refused(&output, 1, &["does not answer", "taken away"]);
     assert!(!stderr(&output).contains("mounted, but"), "{output:?}");
     assert_eq!(place.listed(), None);

@@ -16,7 +16,8 @@
 //! `after` says, or a path was not known. RELEASE and RELEASEDIR are refused: their answers reach
 //! nobody. What the kernel answers from its caches does not come here. Rules about READ or WRITE
 //! turn kernel pass-through off, rules about OPEN the zero-message open; with rules about FLUSH the
-//! kernel flushes at each close(2).
+//! kernel flushes at each close(2). A mount that goes into the background is asked once for the
+//! attributes of its root and for STATFS, which count.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
