@@ -13,8 +13,8 @@
 //!
 //! The layer can be put on many times, once for each rule. A fault that could not be injected is
 //! reported at the end, and in the report before: nothing matched, fewer requests came than
-//! `after` says, or a path was not known. RELEASE and RELEASEDIR are refused: their answers reach
-//! nobody. What the kernel answers from its caches does not come here. Rules about READ or WRITE
+//! `after` says, or a path was not known. RELEASE and RELEASEDIR are refused, and left out of
+//! groups: their answers reach nobody. What the kernel answers from its caches does not come here. Rules about READ or WRITE
 //! turn kernel pass-through off, rules about OPEN the zero-message open; with rules about FLUSH the
 //! kernel flushes at each close(2). A mount that goes into the background is asked once for the
 //! attributes of its root and for STATFS, which count.
@@ -33,7 +33,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::names::{NAMING, Names};
 use crate::registry::{Built, Entry, Reporter, stack};
-use crate::spec::Options;
+use crate::spec::{Options, parse_operations};
 use crate::{LayerError, errno};
 
 /// How the layer is asked for.
@@ -213,19 +213,13 @@ fn construct(
     below: Box<dyn bickford::FileSystem>,
 ) -> Result<Built, LayerError> {
     let operations = options
-        .operations("op")?
+        .read("op", heard)?
         .ok_or_else(|| options.error("op=OPERATION is missing, such as op=read"))?;
-    let unheard = operations.both(UNHEARD);
-    if operations != OperationSet::ALL && unheard == operations {
-        return Err(options.error(
-            "op: the answers of release and releasedir reach nobody; flush is answered to close(2)",
-        ));
-    }
     let errno = options
         .read("errno", errno::parse)?
         .ok_or_else(|| options.error("errno=NAME is missing, such as errno=EIO"))?;
     let rule = Arc::new(Rule {
-        operations: operations.without(UNHEARD),
+        operations,
         errno,
         pattern: options.read("path", Pattern::parse)?,
         probability: options.read("probability", probability)?.unwrap_or(1.0),
@@ -251,6 +245,17 @@ fn construct(
         names: Names::default(),
     };
     stack(options, layer, below, about, Some(rule))
+}
+
+/// Operations, or groups without those whose answers reach nobody.
+fn heard(text: &str) -> Result<OperationSet, String> {
+    let mut named = text.split('|').filter_map(|name| name.parse().ok());
+    if named.any(|kind| UNHEARD.contains(kind)) {
+        let reason =
+            "the answers of release and releasedir reach nobody; flush is answered to close(2)";
+        return Err(reason.to_owned());
+    }
+    Ok(parse_operations(text)?.without(UNHEARD))
 }
 
 fn probability(text: &str) -> Result<f64, String> {

@@ -27,6 +27,7 @@ fn what_is_wrong_is_said_with_what_was_meant() {
             "a number from 0 to 1",
         ),
         ("fault:op=release,errno=EIO", "reach nobody"),
+        ("fault:op=read|releasedir,errno=EIO", "reach nobody"),
         ("fault:op=read,errno=EIO,path=a[", "path=a["),
         ("readonly:x", "unknown option \"x\""),
         ("delay", "read=5ms"),
