@@ -173,6 +173,7 @@ public final class Main {
         Class<?> type;
         try {
             type = Class.forName(name, true, loader);
+            resolve(type);
         } catch (ClassNotFoundException e) {
             throw new UsageException("class " + name + " was not found; say where it is with --classpath");
         } catch (LinkageError e) {
@@ -184,6 +185,14 @@ public final class Main {
             throw new UsageException("class " + name + " does not extend " + JavaFuse.class.getName());
         }
         return make(type.asSubclass(JavaFuse.class));
+    }
+
+    /** Its methods are looked through when it is mounted: what they name must be there. */
+    private static void resolve(Class<?> type) {
+        type.getDeclaredConstructors();
+        for (Class<?> at = type; at != null; at = at.getSuperclass()) {
+            at.getDeclaredMethods();
+        }
     }
 
     private static JavaFuse make(Class<? extends JavaFuse> type) throws IOException, UsageException {

@@ -15,6 +15,7 @@ import java.util.jar.JarEntry;
 import java.util.jar.JarOutputStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class MainTest {
     /** Cannot be made. */
@@ -68,6 +69,23 @@ class MainTest {
                 throw new IllegalStateException("no driver");
             }
         }
+    }
+
+    @Test
+    void whatMethodsNameMustBeThere(@TempDir Path directory) throws Exception {
+        Path source = directory.resolve("Lacking.java");
+        Files.writeString(source, """
+                public class Lacking extends io.github.bickfordfs.JavaFuse {
+                    void use(Lacked lacked) {}
+                }
+                class Lacked {}
+                """);
+        String javac = Path.of(System.getProperty("java.home"), "bin", "javac").toString();
+        ProcessBuilder builder = new ProcessBuilder(javac, "-cp", "target/classes", source.toString());
+        assertEquals(0, builder.inheritIO().start().waitFor());
+        Files.delete(directory.resolve("Lacked.class"));
+        String said = error(1, "--class", "Lacking", "--classpath", directory.toString(), "a", "b");
+        assertTrue(said.contains("class Lacking cannot be loaded: java.lang.ClassNotFoundException: Lacked"), said);
     }
 
     /** Needs more than java.base, and services of its class path. */
