@@ -14,10 +14,10 @@
 //! The layer can be put on many times, once for each rule. A fault that could not be injected is
 //! reported at the end, and in the report before: nothing matched, fewer requests came than
 //! `after` says, or a path was not known. RELEASE and RELEASEDIR are refused, and left out of
-//! groups: their answers reach nobody. What the kernel answers from its caches does not come here. Rules about READ or WRITE
-//! turn kernel pass-through off, rules about OPEN the zero-message open; with rules about FLUSH the
-//! kernel flushes at each close(2). A mount that goes into the background is asked once for the
-//! attributes of its root and for STATFS, which count.
+//! groups: their answers reach nobody. What the kernel answers from its caches does not come here.
+//! Rules about READ or WRITE turn kernel pass-through off, rules about OPEN the zero-message open;
+//! with rules about FLUSH the kernel flushes at each close(2). A mount that goes into the background
+//! is asked once for the attributes of its root and for STATFS, which count.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -52,8 +52,9 @@
 //!
 //! # Where data go past
 //! With kernel pass-through, READ and WRITE do not come at all; with a zero-message open, OPEN and
-//! RELEASE do not; FLUSH does not where the file system below says that it need not. A layer that cannot do without says so in its [`Needs`], and only then is that
-//! mode turned off, with the reason in the log. Reads that the page cache answers never come.
+//! RELEASE do not; FLUSH does not where the file system below says that it need not. A layer that
+//! cannot do without says so in its [`Needs`], and only then is that mode turned off, with the reason in
+//! the log. Reads that the page cache answers never come.
 //!
 //! # Names that it changes
 //! Notifications do not go through layers: a file system below that tells the kernel of a name
