@@ -1,14 +1,17 @@
 //! Ends a connection from outside, as the administrator would.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::mount::{self, MountEntry};
+use crate::sys::mount::{open_mount, reusable_id};
 
 /// Number of the connection behind a descriptor of /dev/fuse, as in /sys/fs/fuse/connections.
 /// Kernels before 6.16 do not tell it.
@@ -49,13 +52,14 @@ fn is_over(device: &impl AsFd) -> bool {
     polled.is_ok() && fds.iter().any(|fd| fd.revents().contains(PollFlags::ERR))
 }
 
-/// A forced umount(2) aborts too, before it tells whether the mount was busy.
+/// A forced umount(2) aborts too, before it tells whether the mount was busy. It is, and stays, while its root is open.
 fn force(connection: u32) -> io::Result<()> {
     let mount = MountEntry::of_connection(connection)?.ok_or(io::ErrorKind::NotFound)?;
-    match rustix::mount::unmount(
-        &mount.mountpoint,
-        UnmountFlags::FORCE | UnmountFlags::NOFOLLOW,
-    ) {
+    let place = CString::new(mount.mountpoint.as_os_str().as_bytes())?;
+    let root = open_mount(&place).filter(|root| reusable_id(root) == Some(mount.id));
+    let root = root.ok_or(io::ErrorKind::NotFound)?;
+    let path = format!("/proc/self/fd/{}", root.as_raw_fd());
+    match rustix::mount::unmount(path, UnmountFlags::FORCE) {
         Ok(()) | Err(Errno::BUSY) => Ok(()),
         Err(error) => Err(error.into()),
     }
