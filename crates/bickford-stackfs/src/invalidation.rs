@@ -37,7 +37,7 @@ pub(crate) fn answer_after_invalidation<R: Answer>(
     }
 }
 
-fn warn_of_stale_attributes(node: NodeId, why: &str, error: NotifyError) {
+pub(crate) fn warn_of_stale_attributes(node: NodeId, why: &str, error: NotifyError) {
     tracing::warn!(
         "StackFS: attributes of inode {:#x} stay cached though {why}: {error}",
         node.0

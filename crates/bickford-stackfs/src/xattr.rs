@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::Inner;
 use crate::caller::is_capable;
-use crate::invalidation::answer_after_invalidation;
+use crate::invalidation::{answer_after_invalidation, warn_of_stale_attributes};
 use crate::node::ProcFd;
 
 /// The kernel's `XATTR_SIZE_MAX` and `XATTR_LIST_MAX`.
@@ -120,10 +120,16 @@ impl Inner {
         };
         let (name, value) = (op.name.to_owned(), op.value.to_vec());
         let flags = XattrFlags::from_bits(op.flags).ok_or(Errno::INVAL);
-        answer_after_invalidation(cx, op.node, 0, reply, move |told| {
+        let (node, notifier) = (op.node, cx.notifier().clone());
+        answer_after_invalidation(cx, node, 0, reply, move |told| {
             told.map_err(|_| Errno::AGAIN)?;
             let _valid = fd;
-            rustix::fs::setxattr(path.as_str(), name, &value, flags?)
+            rustix::fs::setxattr(path.as_str(), name, &value, flags?)?;
+            // Somebody may have asked for them since.
+            if let Err(error) = notifier.forget_attributes(node) {
+                warn_of_stale_attributes(node, "a capability was set", error);
+            }
+            Ok(())
         });
     }
 

@@ -161,13 +161,14 @@ impl Watchdog {
         let (alive, ended) = channel::<()>();
         std::thread::spawn(move || {
             if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
-                let session = watched.upgrade();
-                let requests = session
-                    .as_ref()
-                    .and_then(|set| set.get())
-                    .map(|one| one.server().in_flight().list());
+                let session = watched.upgrade().and_then(|set| set.get().cloned());
+                let requests = session.as_ref().map(|one| one.server().in_flight().list());
                 say(format_args!("deadline: {requests:?} in flight; aborting"));
                 abort_all();
+                // Its mount may be detached already.
+                if let Some(Err(error)) = session.map(|one| one.abort()) {
+                    say(format_args!("{error}"));
+                }
                 std::process::exit(101);
             }
         });
