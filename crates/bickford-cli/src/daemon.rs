@@ -127,9 +127,13 @@ fn keep(mut socket: &UnixStream, place: Option<&Place>) -> io::Result<()> {
 /// and of a wait that was broken off.
 fn answers<T>(asked: rustix::io::Result<T>) -> io::Result<()> {
     match asked {
-        Err(error @ (Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::INTR)) => {
-            Err(error.into())
-        }
+        Err(
+            error @ (Errno::NOTCONN
+            | Errno::CONNABORTED
+            | Errno::CONNREFUSED
+            | Errno::CANCELED
+            | Errno::INTR),
+        ) => Err(error.into()),
         _ => Ok(()),
     }
 }

@@ -369,7 +369,7 @@ fn user_0_of_a_namespace_sees_the_statistics_of_its_mount() {
     let Some(place) = place(test, "") else {
         return;
     };
-    // As mounts of root have left it.
+    // As mounts of root leave it.
     if let Err(error) = fs::create_dir("/run/bickford") {
         assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     }
@@ -383,7 +383,7 @@ fn user_0_of_a_namespace_sees_the_statistics_of_its_mount() {
     command.args(["-Urm", "sh", "-c", commands]).args(arguments);
     let output = run(&mut command);
     if common::stderr(&output).contains("unshare failed") {
-        return eprintln!("left out: users have no namespaces here");
+        return common::say(format_args!("left out: users have no namespaces here"));
     }
     assert_silent(&output);
     let report = serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();

@@ -116,7 +116,8 @@ macro_rules! for_each_path_operation {
 
             /// Takes or gives up a record lock (fcntl(2) F_SETLK). When a descriptor is closed, those of
             /// its owner are given up, after `flush`, whether there are any or not; those of an open file itself
-            /// (`F_OFD_SETLK`) before the `release` of its handle. With `wait` it may take as long as
+            /// (`F_OFD_SETLK`) before the `release` of its handle, with the last open where opens share one. More than 65,536
+            /// open files through which locks were taken are ENOLCK. With `wait` it may take as long as
             /// it needs (F_SETLKW), and no path is held then: `file` has only its handle.
             fn setlk(file: Subject<'_>, owner: LockOwner, lock: Lock, wait: bool) -> (), Errno::NOSYS;
 
