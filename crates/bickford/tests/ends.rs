@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bickford::abi::InitFlags;
 use bickford::mount::{
-    AccessPolicy, MountEntry, MountOptions, Unmount, mount, probe_kernel, unmount,
+    AccessPolicy, MountEntry, MountOptions, Mounted, Unmount, mount, probe_kernel, unmount,
 };
 use bickford::notify::NotifyError;
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup, Release};
@@ -286,8 +286,8 @@ fn what_the_kernel_would_not_map_does_not_begin() {
     });
 }
 
-#[test]
-fn a_session_whose_device_was_passed_is_found_by_its_connection() {
+/// Sessions of mounts that somebody else has made and keeps.
+fn over_passed_devices(test: impl Fn(&MountedSession, Mounted)) {
     let _alone = alone();
     over_each_transport(|config| {
         let dir = tempfile::tempdir().unwrap();
@@ -304,42 +304,46 @@ fn a_session_whose_device_was_passed_is_found_by_its_connection() {
             ));
             return;
         }
-        let control = session.serve_control().unwrap();
-        let seen = snapshot(&socket_path(mounted.connection().unwrap())).unwrap();
-        assert_eq!(seen.pid, std::process::id());
-        drop(control);
-        mounted.unmount(Unmount::Lazy).unwrap();
-        drop(mounted);
+        test(&session, mounted);
         session.wait();
     });
 }
 
 #[test]
-fn force_ends_a_session_whose_mount_is_gone_or_anothers() {
+fn a_session_whose_device_was_passed_is_found_by_its_connection() {
+    over_passed_devices(|session, mounted| {
+        let control = session.serve_control().unwrap();
+        let seen = snapshot(&socket_path(mounted.connection().unwrap())).unwrap();
+        assert_eq!(seen.pid, std::process::id());
+        drop(control);
+        mounted.unmount(Unmount::Lazy).unwrap();
+    });
+}
+
+#[test]
+fn force_ends_a_session_whose_mount_is_anothers() {
+    over_passed_devices(|session, mounted| {
+        session.unmount(Unmount::Force).unwrap();
+        // While the maker has it still.
+        session.wait();
+        drop(mounted);
+    });
+}
+
+#[test]
+fn force_ends_a_session_whose_mount_is_gone() {
     let _alone = alone();
     over_each_transport(|config| {
         let (fixture, subject, _let_go) = mounted(config);
         let open = fs::File::open(fixture.path("file")).unwrap();
+        // A mount that is detached can be aborted there alone.
+        support::show_connections();
         for mode in [Unmount::Lazy, Unmount::Force] {
             fixture.session().unmount(mode).unwrap();
         }
         fixture.session().wait();
         assert_eq!(subject.destroyed(), 1);
         drop(open);
-        drop(fixture);
-
-        let dir = tempfile::tempdir().unwrap();
-        let _watchdog = support::watch(dir.path().to_owned(), None);
-        let _cleared = Cleared(dir.path());
-        let options = MountOptions::new().fsname("bickford-test");
-        let mounted = mount(dir.path(), &options).unwrap();
-        let passed = format!("/dev/fd/{}", mounted.device.as_raw_fd());
-        let (subject, _let_go) = Subject::new();
-        let session = Session::mount(subject, passed, &options, config).unwrap();
-        if session.connection().is_some() {
-            session.unmount(Unmount::Force).unwrap();
-            session.wait();
-        }
     });
 }
 
