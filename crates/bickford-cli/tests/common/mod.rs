@@ -47,6 +47,7 @@ impl Place {
             say(format_args!("left out: needs root and /dev/fuse"));
             return None;
         }
+        show_connections();
         let dir = tempfile::Builder::new()
             .prefix("bickford-cli-")
             .tempdir()
@@ -355,6 +356,21 @@ fn output_within(mut child: Child) -> Output {
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().unwrap()
+}
+
+/// Has fusectl mounted where it was not, without which a watchdog can abort nothing.
+fn show_connections() {
+    const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+    let shown = fs::read_dir(CONNECTIONS).is_ok_and(|mut all| all.next().is_some());
+    if shown {
+        return;
+    }
+    let flags = rustix::mount::MountFlags::empty();
+    match rustix::mount::mount("none", CONNECTIONS, "fusectl", flags, None) {
+        // Another test was quicker.
+        Ok(()) | Err(rustix::io::Errno::BUSY) => {}
+        Err(error) => say(format_args!("mount -t fusectl none {CONNECTIONS}: {error}")),
+    }
 }
 
 /// What a pipe has: a daemon that the command has left may hold its other end.
