@@ -66,6 +66,10 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         Some(directory) => go_on(directory, args.retry_failed)?,
         None => begin(args, ui)?,
     };
+    // A run takes long, and says so of its rows only at the end where nobody watches it.
+    for told in results::missing(&store.results.settings.rows) {
+        warn(&told);
+    }
     let stop = signals::catch()?;
     let directory = store.directory().to_owned();
     let whole = {

@@ -17,7 +17,7 @@ use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
 
-pub use programs::{fingerprint, programs};
+pub use programs::{fingerprint, missing, programs};
 pub use settings::Settings;
 pub(crate) use settings::differences;
 

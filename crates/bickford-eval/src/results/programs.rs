@@ -1,10 +1,11 @@
-//! Which programs ran, so that a run is not gone on with by others.
+//! Which programs ran, so that a run is not gone on with by others, and which are missing.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::rows::{Kind, Row};
 use crate::target::Config;
 
 /// This program and those that the commands of `configs` begin with, by their files. A command that begins
@@ -20,6 +21,11 @@ pub fn programs(configs: &[Config]) -> BTreeMap<PathBuf, String> {
     marked.collect()
 }
 
+/// A file without links, if there is one.
+fn file(path: PathBuf) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().filter(|path| path.is_file())
+}
+
 /// The file of the program that a command of the shell begins with.
 fn program(command: &str) -> Option<PathBuf> {
     let command = command.trim_start();
@@ -31,12 +37,43 @@ fn program(command: &str) -> Option<PathBuf> {
         Some(rest) => rest.split('\'').next()?,
         None => command.split_whitespace().next()?,
     };
-    let file = |path: PathBuf| fs::canonicalize(path).ok().filter(|path| path.is_file());
     if word.contains('/') {
         return file(PathBuf::from(word));
     }
+    in_path(word)
+}
+
+/// A file of that name in a directory of PATH.
+fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).find_map(|directory| file(directory.join(word)))
+    std::env::split_paths(&path).find_map(|directory| file(directory.join(name)))
+}
+
+/// A sentence for each program that rows run and that is not there, with what it costs.
+#[must_use]
+pub fn missing(rows: &[Row]) -> Vec<String> {
+    without(rows, |program| in_path(program).is_some())
+}
+
+fn without(rows: &[Row], is_there: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut wanting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for row in rows {
+        let program = match row.kind {
+            Kind::Fio(_) => "fio",
+            Kind::Postmark { .. } => "postmark",
+            _ => continue,
+        };
+        wanting.entry(program).or_default().push(&row.id);
+    }
+    wanting.retain(|program, _| !is_there(program));
+    let told = wanting.into_iter().map(|(program, ids)| {
+        let rows = match ids.as_slice() {
+            [first, _, .., last] => format!("{} rows ({first} to {last})", ids.len()),
+            ids => ids.join(" and "),
+        };
+        format!("{program} is not installed: {rows} will have no result; install the package `{program}`")
+    });
+    told.collect()
 }
 
 /// Size and FNV-1a sum of a file: enough to know a program that was built again, not one that was forged.
@@ -62,6 +99,24 @@ pub fn fingerprint(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_are_missing_are_told_with_their_rows() {
+        let rows = crate::rows::sac10(1.0);
+        assert_eq!(
+            without(&rows, |_| false),
+            ["postmark is not installed: s4 will have no result; install the package `postmark`"]
+        );
+        let told = without(&crate::rows::fast17(1.0), |program| program != "fio");
+        assert_eq!(
+            told,
+            [
+                "fio is not installed: 36 rows (f01 to f36) will have no result; install the package `fio`"
+            ]
+        );
+        assert!(without(&rows, |program| program == "postmark").is_empty());
+        assert!(in_path("sh").is_some() && in_path("no such program").is_none());
+    }
 
     #[test]
     fn a_program_that_was_built_again_is_known() {
