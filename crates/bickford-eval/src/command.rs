@@ -67,7 +67,7 @@ pub fn run(args: &EvalArgs, ui: &Ui) -> Result<ExitCode, EvalError> {
         None => begin(args, ui)?,
     };
     // A run takes long, and says so of its rows only at the end where nobody watches it.
-    for told in results::missing(&store.results.settings.rows) {
+    for told in results::missing(store.rows_left()) {
         warn(&told);
     }
     let stop = signals::catch()?;

@@ -16,6 +16,7 @@ use crate::measure::Work;
 use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
+use crate::rows::Row;
 
 pub use programs::{fingerprint, missing, programs};
 pub use settings::Settings;
@@ -389,6 +390,16 @@ impl Store {
         })
     }
 
+    /// Rows of which something is still to be run.
+    pub fn rows_left(&self) -> impl Iterator<Item = &Row> {
+        let settings = &self.results.settings;
+        let is_left = |row: &&Row| {
+            let mut configs = settings.configs.iter();
+            configs.any(|c| (0..=settings.rounds).any(|n| !self.is_done(&row.id, &c.name, n)))
+        };
+        settings.rows.iter().filter(is_left)
+    }
+
     /// Rows with at least one sample.
     #[must_use]
     pub fn rows_begun(&self) -> usize {
@@ -486,6 +497,31 @@ mod tests {
             assert!(error.contains("samples.jsonl: line 2: "), "{error}");
             assert!(!error.contains("line 1"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_row_is_left_until_each_configuration_has_all_its_rounds_or_an_error() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut settings = settings();
+        settings.rows = crate::rows::quick(1.0);
+        settings.rows.truncate(2);
+        let ids: Vec<String> = settings.rows.iter().map(|row| row.id.clone()).collect();
+        let configs: Vec<String> = ["a", "b"].map(str::to_owned).into();
+        let config = |name: &String| crate::target::Config {
+            name: name.clone(),
+            command: None,
+            directory: None,
+        };
+        settings.configs = configs.iter().map(config).collect();
+        let mut store = Store::create(&directory.path().join("out"), settings).expect("new");
+        let left = |store: &Store| store.rows_left().map(|r| r.id.clone()).collect::<Vec<_>>();
+        for name in &configs {
+            assert_eq!(left(&store), ids, "not yet {name}");
+            let mut failed = sample(name, 0, "no");
+            failed.row.clone_from(ids.first().expect("two rows"));
+            store.add(failed).expect("kept");
+        }
+        assert_eq!(left(&store), ids.get(1..).expect("two rows"));
     }
 
     #[test]

@@ -51,11 +51,14 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 /// A sentence for each program that rows run and that is not there, with what it costs.
 #[must_use]
-pub fn missing(rows: &[Row]) -> Vec<String> {
+pub fn missing<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
     without(rows, |program| in_path(program).is_some())
 }
 
-fn without(rows: &[Row], is_there: impl Fn(&str) -> bool) -> Vec<String> {
+fn without<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    is_there: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let mut wanting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in rows {
         let program = match row.kind {
@@ -104,17 +107,17 @@ mod tests {
     fn programs_that_are_missing_are_told_with_their_rows() {
         let rows = crate::rows::sac10(1.0);
         assert_eq!(
-            without(&rows, |_| false),
+            without(rows.iter(), |_| false),
             ["postmark is not installed: s4 will have no result; install the package `postmark`"]
         );
-        let told = without(&crate::rows::fast17(1.0), |program| program != "fio");
+        let told = without(crate::rows::fast17(1.0).iter(), |program| program != "fio");
         assert_eq!(
             told,
             [
                 "fio is not installed: 36 rows (f01 to f36) will have no result; install the package `fio`"
             ]
         );
-        assert!(without(&rows, |program| program == "postmark").is_empty());
+        assert!(without(rows.iter(), |program| program == "postmark").is_empty());
         assert!(in_path("sh").is_some() && in_path("no such program").is_none());
     }
 
