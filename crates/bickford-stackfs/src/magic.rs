@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 /// ext2, ext3 and ext4.
 pub(crate) const EXT: u32 = libc::EXT4_SUPER_MAGIC as u32;
+pub(crate) const BTRFS: u32 = libc::BTRFS_SUPER_MAGIC as u32;
 pub(crate) const FAT: u32 = libc::MSDOS_SUPER_MAGIC as u32;
 pub(crate) const FUSE: u32 = libc::FUSE_SUPER_MAGIC as u32;
 pub(crate) const OVERLAY: u32 = libc::OVERLAYFS_SUPER_MAGIC as u32;

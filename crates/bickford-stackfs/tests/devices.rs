@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -68,30 +69,76 @@ fn mounts_below_are_told_apart() {
     }
 }
 
-#[test]
-fn subvolumes_of_btrfs_are_told_apart() {
-    if !can_mount() {
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let (image, top) = (place.path().join("image"), place.path().join("top"));
+/// A fresh btrfs at `top` below `place`. `None` where there is none to be had.
+fn btrfs(place: &Path) -> Option<Mounted> {
+    let (image, top) = (place.join("image"), place.join("top"));
     fs::create_dir(&top).unwrap();
     fs::File::create(&image)
         .unwrap()
         .set_len(256 << 20)
         .unwrap();
     let options = ["-o", "loop", image.to_str().unwrap()];
-    if !run("mkfs.btrfs", &["-q"], &image) || !run("mount", &options, &top) {
-        support::say(format_args!("left out: no btrfs"));
+    if run("mkfs.btrfs", &["-q"], &image) && run("mount", &options, &top) {
+        return Some(Mounted(top));
+    }
+    support::say(format_args!("left out: no btrfs"));
+    None
+}
+
+#[test]
+fn subvolumes_of_btrfs_are_told_apart() {
+    if !can_mount() {
         return;
     }
-    let _below = Mounted(top.clone());
+    let place = tempfile::tempdir().unwrap();
+    let Some(below) = btrfs(place.path()) else {
+        return;
+    };
     for handles in [true, false] {
-        let lower = tempfile::tempdir_in(&top).unwrap();
+        let lower = tempfile::tempdir_in(&below.0).unwrap();
         for name in ["one", "other"] {
             let subvolume = lower.path().join(name);
             assert!(run("btrfs", &["-q", "subvolume", "create"], &subvolume));
         }
         are_told_apart(lower, &["one", "other"], handles);
+    }
+}
+
+/// A snapshot has an empty directory for each subvolume of its origin. All of them have one inode number, and none can
+/// be opened by its handle.
+#[test]
+fn subvolumes_that_a_snapshot_leaves_out_are_empty_directories() {
+    if !can_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let Some(below) = btrfs(place.path()) else {
+        return;
+    };
+    for handles in [true, false] {
+        let lower = tempfile::tempdir_in(&below.0).unwrap();
+        let origin = lower.path().join("origin");
+        for name in ["", "one", "other"] {
+            let subvolume = origin.join(name);
+            assert!(run("btrfs", &["-q", "subvolume", "create"], &subvolume));
+        }
+        let take = ["-q", "subvolume", "snapshot", origin.to_str().unwrap()];
+        assert!(run("btrfs", &take, &lower.path().join("snapshot")));
+        let mount = Mount::over(lower, |builder| {
+            builder.preset(Preset::Fast).file_handles(handles)
+        });
+        let [one, other] = ["one", "other"].map(|name| mount.path("snapshot").join(name));
+        let inside = fs::File::open(&one).unwrap();
+        for _ in 0..2 {
+            for path in [&one, &other] {
+                assert!(fs::metadata(path).unwrap().is_dir(), "handles: {handles}");
+                assert_eq!(fs::read_dir(path).unwrap().count(), 0);
+            }
+        }
+        let place = format!("/proc/self/fd/{}", inside.as_raw_fd());
+        assert_eq!(fs::read_link(place).unwrap(), one, "still the same");
+        fs::remove_dir(&other).unwrap();
+        let names = fs::read_dir(mount.path("snapshot")).unwrap();
+        assert_eq!(names.count(), 1, "handles: {handles}");
     }
 }

@@ -12,11 +12,15 @@ use rustix::io::Errno;
 
 use super::Nodes;
 use super::devices::device;
-use crate::magic::{FAT, FUSE, OVERLAY, magic};
+use crate::magic::{BTRFS, FAT, FUSE, OVERLAY, magic};
 use crate::sys::{self, LowerHandle};
 
 /// Devices that are known at most; others are asked again.
 const DEVICES_MAX: usize = 4096;
+
+/// The inode number of each directory that stands in a snapshot of btrfs for a subvolume, which is no part of it
+/// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`). Such a directory is made when it is looked up, and no handle leads back to it.
+const LEFT_OUT: u64 = 2;
 
 /// FAT and FUSE find by a handle only what they have in memory.
 fn is_fleeting(magic: u32) -> bool {
@@ -45,6 +49,11 @@ impl Fleeting {
     /// Whether `device`, which `object` is on, is of overlayfs.
     pub(super) fn is_overlay(&self, object: BorrowedFd<'_>, device: u64) -> bool {
         self.magic(object, device) == Ok(OVERLAY)
+    }
+
+    /// Whether `object` stands for a subvolume that is not in the snapshot.
+    pub(super) fn is_left_out(&self, object: BorrowedFd<'_>, statx: &Statx) -> bool {
+        statx.stx_ino == LEFT_OUT && self.magic(object, device(statx)) == Ok(BTRFS)
     }
 
     fn magic(&self, object: BorrowedFd<'_>, device: u64) -> Result<u32, Errno> {

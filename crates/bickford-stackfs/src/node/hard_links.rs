@@ -1,4 +1,5 @@
-//! Files of overlayfs that have one inode number and are not one file.
+//! Objects that have one inode number and are not one object: files of overlayfs, and of btrfs the directories that stand
+//! in a snapshot for its subvolumes.
 //!
 //! Without its option `index=on` overlayfs breaks hard links: the names of a file in a lower layer become files of their
 //! own as they are changed, and until then tell one inode number. What tells them apart from the beginning, and stays
@@ -167,8 +168,11 @@ impl Watches {
 }
 
 impl Nodes {
-    /// What tells an object of overlayfs from one with the same inode number, where there may be one.
+    /// What tells an object from one with the same inode number, where there may be one.
     pub(super) fn watch_of(&self, fd: BorrowedFd<'_>, statx: &Statx) -> Option<Watch> {
+        if self.fleeting.is_left_out(fd, statx) {
+            return self.watches.of(fd, true).ok().flatten();
+        }
         let linked = statx.stx_nlink > 1;
         let kind = FileType::from_raw_mode(statx.stx_mode.into());
         let alone = kind.is_dir() || !linked && self.watches.is_empty();

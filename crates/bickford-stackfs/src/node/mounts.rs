@@ -264,6 +264,9 @@ impl Nodes {
     /// None for what is known by a descriptor.
     pub(super) fn identify(&self, fd: BorrowedFd<'_>, statx: &Statx) -> Option<Identified> {
         let mounts = self.mounts.as_ref()?;
+        if self.fleeting.is_left_out(fd, statx) {
+            return None;
+        }
         let (handle, id) = sys::name_to_handle(fd, c"", AtFlags::EMPTY_PATH).ok()?;
         let mount = match mounts.known(id) {
             Some(mount) => mount,
