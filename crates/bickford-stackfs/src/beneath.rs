@@ -2,6 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use rustix::fs::StatVfsMountFlags;
+
 use crate::listings::Lister;
 use crate::magic::{OVERLAY, Traits};
 use crate::node::mounts_about;
@@ -12,6 +14,8 @@ use crate::node::mounts_about;
 pub(crate) struct Beneath {
     /// SOURCE's file system lies on another one itself.
     pub(crate) stacked: bool,
+    /// SOURCE, or its mount, is read-only.
+    pub(crate) read_only: bool,
     /// What it does.
     pub(crate) source: Traits,
     /// What any of those does that were mounted below SOURCE when it was opened.
@@ -28,6 +32,8 @@ impl Beneath {
         let none = below.as_ref().is_some_and(Vec::is_empty);
         Self {
             stacked: magic == OVERLAY,
+            read_only: rustix::fs::fstatvfs(source)
+                .is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)),
             source: Traits::of_directory(source, magic),
             mounts: match &below {
                 Some(_) => mounts.unwrap_or_default(),

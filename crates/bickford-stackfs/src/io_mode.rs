@@ -165,7 +165,12 @@ pub(crate) fn settle(
     }
     // With a write-back cache the kernel knows sizes and times better than we do, whoever changes
     // the file below.
-    let may_write_back = matches!(io, IoMode::Cached | IoMode::Plain) && !settings.watch;
+    let may_write_back = match io {
+        IoMode::Plain => !settings.watch,
+        // Nobody asks us for open(2): write(2) is to refuse it, for few look at what close(2) says.
+        IoMode::Cached => !settings.watch && !beneath.read_only,
+        _ => false,
+    };
     let write_back =
         settings.write_back && may_write_back && negotiation.want(InitFlags::WRITEBACK_CACHE);
     let exclusive = settings.exclusive;

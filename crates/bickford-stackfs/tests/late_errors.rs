@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice, Write as _};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +19,8 @@ use bickford::session::MountedSession;
 use bickford::{Blocking, Context, Errno, NodeId, Session, SessionConfig, filesystem::blocking};
 use bickford_stackfs::{IoMode, Preset};
 use rustix::io::ReadWriteFlags;
-use support::{Mount, can_mount, with_io};
+use rustix::mount::MountFlags;
+use support::{Mount, Mounted, can_mount, with_io};
 
 const FILE: NodeId = NodeId(2);
 const VALID: Duration = Duration::from_secs(1);
@@ -146,4 +147,39 @@ fn closing_tells_what_a_file_system_below_source_says_then() {
             drop((mount, below));
         }
     }
+}
+
+/// The kernel opens files without asking, and takes what is written into its cache.
+#[test]
+fn what_is_written_to_a_read_only_source_is_refused_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    fs::write(lower.path().join("file"), "text").unwrap();
+    let settings = with_io(Preset::Fast.settings(), IoMode::Cached);
+    let place = lower.path().to_owned();
+    let mut bound = None;
+    let mount = Mount::over(lower, |builder| {
+        rustix::mount::mount_bind(&place, &place).unwrap();
+        bound = Some(Mounted(place.clone()));
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        rustix::mount::mount_remount(&place, flags, c"").unwrap();
+        builder.settings(settings)
+    });
+    drop(bound);
+    assert_eq!(mount.stackfs.io_mode(), IoMode::Cached);
+    for append in [true, false] {
+        let opened = File::options()
+            .write(true)
+            .append(append)
+            .open(mount.path("file"));
+        let refused = opened.unwrap().write_all(b"lost").unwrap_err();
+        assert_eq!(
+            refused.kind(),
+            ErrorKind::ReadOnlyFilesystem,
+            "append: {append}"
+        );
+    }
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
 }
