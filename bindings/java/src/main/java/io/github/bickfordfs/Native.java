@@ -15,6 +15,8 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 
 /** The functions of bickford.h. */
 final class Native {
@@ -121,6 +123,52 @@ final class Native {
         }
     }
 
+    /** One that may take long. */
+    private static void checkAside(Downcall function) throws IOException {
+        aside(() -> {
+            check(function);
+            return null;
+        });
+    }
+
+    /** Something that waits in native code. */
+    private interface Waiting<T> {
+        T call() throws IOException;
+    }
+
+    /**
+     * A virtual thread would keep its carrier while it waits in native code. There are as many carriers as processors, and
+     * what it waits for may be a method that needs one: so another thread waits.
+     */
+    private static <T> T aside(Waiting<T> call) throws IOException {
+        if (!Thread.currentThread().isVirtual()) {
+            return call.call();
+        }
+        FutureTask<T> task = new FutureTask<>(call::call);
+        Thread.ofPlatform().name("bickford-aside").daemon().start(task);
+        boolean interrupted = false;
+        try {
+            while (true) {
+                try {
+                    return task.get();
+                } catch (InterruptedException e) {
+                    // On other threads such a call goes on, too.
+                    interrupted = true;
+                } catch (ExecutionException e) {
+                    if (e.getCause() instanceof IOException cause) {
+                        // With the trace of who asked.
+                        throw new IOException(cause.getMessage(), cause);
+                    }
+                    throw unexpected(e.getCause());
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     static String lastError() {
         try {
             MemorySegment text = (MemorySegment) LAST_ERROR.invokeExact();
@@ -131,6 +179,12 @@ final class Native {
     }
 
     static long mount(String mountpoint, MountOptions options, long user, long operations, MemorySegment dispatch)
+            throws IOException {
+        return aside(() -> mountHere(mountpoint, options, user, operations, dispatch));
+    }
+
+    private static long mountHere(
+            String mountpoint, MountOptions options, long user, long operations, MemorySegment dispatch)
             throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment callbacks = arena.allocate(24, 8);
@@ -148,6 +202,12 @@ final class Native {
     record LayerSpec(long user, long pre, long call, long post, boolean metadataOnly) {}
 
     static long mountStackfs(
+            String source, String mountpoint, MountOptions options, LayerSpec spec, MemorySegment pre,
+            MemorySegment post) throws IOException {
+        return aside(() -> mountStackfsHere(source, mountpoint, options, spec, pre, post));
+    }
+
+    private static long mountStackfsHere(
             String source, String mountpoint, MountOptions options, LayerSpec spec, MemorySegment pre,
             MemorySegment post) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
@@ -176,6 +236,10 @@ final class Native {
 
     /** Whether the session ended before the timeout; a negative timeout is for ever. */
     static boolean await(long session, long milliseconds) throws IOException {
+        return aside(() -> awaitHere(session, milliseconds));
+    }
+
+    private static boolean awaitHere(long session, long milliseconds) throws IOException {
         int code = code(() -> (int) WAIT.invokeExact(session, milliseconds));
         if (code == ERROR_TIMEOUT) {
             return false;
@@ -185,11 +249,11 @@ final class Native {
     }
 
     static void unmount(long session, int mode) throws IOException {
-        check(() -> (int) UNMOUNT.invokeExact(session, mode));
+        checkAside(() -> (int) UNMOUNT.invokeExact(session, mode));
     }
 
     static void close(long session) throws IOException {
-        check(() -> (int) CLOSE.invokeExact(session));
+        checkAside(() -> (int) CLOSE.invokeExact(session));
     }
 
     static long connection(long session) {
@@ -276,6 +340,6 @@ final class Native {
     }
 
     static void notifyFlush(long session) throws IOException {
-        check(() -> (int) NOTIFY_FLUSH.invokeExact(session));
+        checkAside(() -> (int) NOTIFY_FLUSH.invokeExact(session));
     }
 }

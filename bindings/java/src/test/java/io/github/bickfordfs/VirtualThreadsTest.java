@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -160,6 +161,37 @@ class VirtualThreadsTest {
             mount.await();
         }
         assertEquals(List.of("read", "destroy"), order);
+    }
+
+    /** There are as many carriers as processors: one that waited for the mount would not serve it. */
+    @Test
+    void virtualThreadsMayWaitForTheEnd() throws Exception {
+        List<Thread> waiting = new ArrayList<>();
+        try (Place place = new Place()) {
+            Mount mount = Mount.inodes(new OneFile(), place.mountpoint, options("dev"));
+            CountDownLatch begun = new CountDownLatch(Runtime.getRuntime().availableProcessors() + 1);
+            for (long i = begun.getCount(); i > 0; i--) {
+                waiting.add(Thread.startVirtualThread(() -> {
+                    begun.countDown();
+                    try {
+                        mount.await();
+                    } catch (IOException e) {
+                        throw new java.io.UncheckedIOException(e);
+                    }
+                }));
+            }
+            begun.await();
+            assertEquals(OneFile.SIZE, Files.size(place.mountpoint.resolve("file")));
+            FutureTask<Void> close = new FutureTask<>(() -> {
+                mount.close();
+                return null;
+            });
+            Thread.startVirtualThread(close);
+            close.get();
+            for (Thread thread : waiting) {
+                thread.join();
+            }
+        }
     }
 
     @Test
