@@ -16,6 +16,9 @@ final class Answers {
         Layout.putLong(answer + Ans.GENERATION, entry.generation());
         Layout.putLong(answer + Ans.ENTRY_VALID, entry.entryValid());
         Layout.putLong(answer + Ans.ATTR_VALID, entry.attrValid());
+        if (entry.node() != 0 && entry.attr() == null) {
+            throw new IllegalArgumentException("the entry of node " + entry.node() + " has no attributes");
+        }
         if (entry.attr() != null) {
             attr(answer, entry.attr());
         }
@@ -26,7 +29,26 @@ final class Answers {
         Layout.putLong(answer + Ans.ATTR_VALID, attributes.valid());
     }
 
-    private static void attr(long answer, Attr attr) {
+    /** The kernel makes EIO of what cannot be, and says nothing. */
+    static Attr checked(Attr attr) {
+        boolean hasType = switch (attr.mode() & Attr.S_IFMT) {
+            // Besides those of Attr pipes, character devices, block devices, sockets.
+            case Attr.S_IFREG, Attr.S_IFDIR, Attr.S_IFLNK, 0010000, 0020000, 0060000, 0140000 -> true;
+            default -> false;
+        };
+        if (!hasType) {
+            throw new IllegalArgumentException("attributes with inode number " + attr.ino() + " have the mode 0"
+                    + Integer.toOctalString(attr.mode()) + ", in which no type is: add Attr.S_IFREG, S_IFDIR or another");
+        }
+        if (attr.size() < 0) {
+            throw new IllegalArgumentException("attributes with inode number " + attr.ino() + " have a size of "
+                    + attr.size() + " bytes");
+        }
+        return attr;
+    }
+
+    private static void attr(long answer, Attr unchecked) {
+        Attr attr = checked(unchecked);
         Layout.putLong(answer + Ans.INO, attr.ino());
         Layout.putLong(answer + Ans.SIZE, attr.size());
         Layout.putLong(answer + Ans.BLOCKS, attr.blocks());

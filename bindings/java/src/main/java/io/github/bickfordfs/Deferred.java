@@ -183,7 +183,7 @@ public final class Deferred {
             if (result == 0) {
                 try {
                     writer.write(answer.address());
-                } catch (IOException e) {
+                } catch (IOException | IllegalArgumentException e) {
                     result = target.failed(operation.code(), e);
                 }
             }

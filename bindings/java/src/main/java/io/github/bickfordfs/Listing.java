@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 /**
  * A listing being filled; it takes no more than the kernel asked for. A name that no file has (empty, with a slash or a
  * NUL, longer than 4095 bytes) is an {@link IllegalArgumentException}: the kernel would refuse the listing from there on.
+ * So are attributes that cannot be.
  */
 public final class Listing {
     private static final int DIRENT = 24;
@@ -121,7 +122,7 @@ public final class Listing {
 
     /** struct fuse_entry_out. */
     private void putEntry(long at, Entry entry) {
-        Attr attr = entry.attr();
+        Attr attr = Answers.checked(entry.attr());
         long[] longs = {
             entry.node(), entry.generation(), entry.entryValid() / Entry.SECOND, entry.attrValid() / Entry.SECOND
         };

@@ -50,6 +50,39 @@ class RequestTest {
         }
     }
 
+    /** The kernel makes EIO of them and says nothing. */
+    @Test
+    void attributesThatCannotBeAreLogged() throws Exception {
+        class Wrong extends OneFile {
+            @Override
+            public Entry lookup(Request request) throws IOException {
+                Attr file = Attr.file(2, 0644, SIZE);
+                return switch (request.name()) {
+                    case "less" -> Entry.of(2, file.withSize(-5), 0);
+                    case "none" -> Entry.of(2, null, 0);
+                    case "untyped" -> {
+                        Attr attr = new Attr(2, 0644, 1, 0, 0, 0, SIZE, 1, file.accessed(), file.modified(),
+                                file.changed());
+                        request.defer().complete(Entry.of(2, attr, 0));
+                        yield null;
+                    }
+                    default -> super.lookup(request);
+                };
+            }
+        }
+
+        try (Place place = new Place(); Records records = new Records();
+                Mount _ = Mount.inodes(new Wrong(), place.mountpoint, MountOptions.DEFAULT)) {
+            assertThrows(IOException.class, () -> Files.size(place.mountpoint.resolve("less")));
+            assertTrue(records.threw("a size of -5 bytes"));
+            assertThrows(IOException.class, () -> Files.size(place.mountpoint.resolve("none")));
+            assertTrue(records.threw("the entry of node 2 has no attributes"));
+            assertThrows(IOException.class, () -> Files.size(place.mountpoint.resolve("untyped")));
+            assertTrue(records.threw("have the mode 0644, in which no type is: add Attr.S_IFREG"));
+            assertEquals(OneFile.SIZE, Files.size(place.mountpoint.resolve("file")));
+        }
+    }
+
     @Test
     void namesThatCannotBeListedAreLogged() throws Exception {
         List<String> wrong = List.of("", "a/b", "directory/", "nul\0", "n".repeat(4096));
