@@ -74,7 +74,9 @@ final class ConfigurationFile {
             long before = out.flip().chars().filter(letter -> letter == '\n').count();
             throw new IllegalArgumentException("line " + (before + 1) + ": a byte that is not UTF-8; save it as UTF-8");
         }
-        return out.flip().toString();
+        // Some editors begin a file with a byte order mark, which nobody sees.
+        String text = out.flip().toString();
+        return text.startsWith("\ufeff") ? text.substring(1) : text;
     }
 
     /** Whether a line ends in a backslash that is not escaped. */

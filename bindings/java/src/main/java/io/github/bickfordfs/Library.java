@@ -57,7 +57,9 @@ final class Library {
 
     private static UnsatisfiedLinkError missing(List<String> tried, String platform) {
         return new UnsatisfiedLinkError("the native library of Bickford was not found; tried:\n  "
-                + String.join("\n  ", tried) + "\nBuild it with 'cargo build --release -p bickford-ffi' and set "
+                + String.join("\n  ", tried) + "\nThat of the jar is copied to " + System.getProperty("java.io.tmpdir")
+                + ", where one must be able to write and to run programs (not noexec): -Djava.io.tmpdir=DIR names another."
+                + "\nElse build it with 'cargo build --release -p bickford-ffi' and set "
                 + VARIABLE + " to its path, or use a jar with natives for " + platform);
     }
 
@@ -71,7 +73,7 @@ final class Library {
             Path copy = Files.createTempFile("bickford", ".so");
             try {
                 Files.copy(in, copy, StandardCopyOption.REPLACE_EXISTING);
-                return open(copy, "jar:" + resource, tried);
+                return open(copy, "jar:" + resource + ", copied", tried);
             } finally {
                 Files.delete(copy);
             }
@@ -89,8 +91,18 @@ final class Library {
         try {
             return SymbolLookup.libraryLookup(file.toAbsolutePath(), Arena.global());
         } catch (IllegalArgumentException e) {
-            tried.add(name + ": " + e.getMessage());
+            tried.add(name + ": " + reason(file, e));
             return null;
         }
+    }
+
+    /** Why a library is not loaded, which the lookup does not tell: another libc, a directory without programs. */
+    private static String reason(Path file, IllegalArgumentException failure) {
+        try {
+            System.load(file.toAbsolutePath().toString());
+        } catch (UnsatisfiedLinkError e) {
+            return e.getMessage();
+        }
+        return failure.getMessage();
     }
 }

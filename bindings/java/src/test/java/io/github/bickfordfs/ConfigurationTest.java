@@ -61,6 +61,12 @@ class ConfigurationTest {
         assertTrue(message.contains("latin-1: line 2: ") && message.contains("UTF-8"), message);
     }
 
+    /** Some editors write one. */
+    @Test
+    void aByteOrderMarkIsNoPartOfTheFirstKey() throws IOException {
+        assertEquals(DataMode.COPIED, read("\ufeffdata = copied\n").data());
+    }
+
     @Test
     void whatIsNoFileOfThisIsNamed() {
         String message = assertThrows(IOException.class, () -> Configuration.read(directory)).getMessage();
