@@ -416,7 +416,7 @@ fn own_rows(files: &[PathBuf], scale: f64) -> Result<Vec<Row>, EvalError> {
             figure: None,
             x: None,
             name,
-            class: WorkloadClass::Server,
+            class: WorkloadClass::Own,
             kind: Kind::Wml { text, scale },
             // The papers' ratio of data to memory.
             memory: workload.bytes() / 15,

@@ -1,11 +1,11 @@
 //! What this machine does not let an evaluation do, and what that does to its result.
 
-use crate::host::cgroup::MemoryLimit;
+use crate::host::cgroup::{self, MemoryLimit};
 use crate::host::device::Choice;
 use crate::host::{self, virtio};
 use crate::measure::cycles::Cycles;
 use crate::results::Settings;
-use crate::rows::raised_memory;
+use crate::rows::{Kind, Row, WorkloadClass};
 use crate::stats::ROUNDS_FOR_SPREAD;
 
 /// Notes of what keeps files in the page cache from one run to the next say this.
@@ -62,4 +62,68 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
         );
     }
     notes
+}
+
+/// What to say of rows whose share of the papers' memory is less than programs need, if there are any.
+fn raised_memory(rows: &[Row], scale: f64) -> Option<String> {
+    let least = rows.iter().map(|row| row.memory).min()?;
+    if least >= cgroup::LEAST {
+        return None;
+    }
+    let ratio = format!(
+        " From --scale {:.3} on the ratio is the papers'.",
+        scale * cgroup::LEAST as f64 / least as f64 + 0.0005
+    );
+    if rows.iter().all(|row| row.class == WorkloadClass::Own) {
+        return Some(format!(
+            "As in FAST'17 workload and daemon have a fifteenth of the size of the files as memory, but no less than {} MB, which programs need: \
+             caches hold more of these files, or all.{ratio}",
+            cgroup::LEAST >> 20
+        ));
+    }
+    let mut note = format!(
+        "At this scale the papers' memory is below the {} MB that programs need, which rows have instead: caches hold a larger part of the files than in the papers.",
+        cgroup::LEAST >> 20
+    );
+    let data = rows.iter().filter_map(|row| match &row.kind {
+        Kind::Fio(spec) if row.memory < cgroup::LEAST => {
+            let bytes = spec.bytes as f64;
+            Some((bytes / row.memory as f64, bytes / cgroup::LEAST as f64))
+        }
+        _ => None,
+    });
+    if let Some((papers, here)) = data.min_by(|a, b| a.1.total_cmp(&b.1)) {
+        note.push_str(&format!(
+            " Files of data rows are {here:.1} times the memory and not {papers:.1} times."
+        ));
+    }
+    Some(note + &ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::fast17;
+
+    #[test]
+    fn rows_say_that_their_memory_is_not_the_papers_share() {
+        assert_eq!(raised_memory(&fast17(0.016), 0.016), None);
+        let note = raised_memory(&fast17(0.008), 0.008).unwrap();
+        assert!(note.contains("7.7 times the memory and not 15.0"), "{note}");
+        assert!(note.contains("From --scale 0.016 on"), "{note}");
+    }
+
+    #[test]
+    fn the_memory_of_own_workloads_is_told_without_rows_of_the_papers() {
+        let mut rows = fast17(0.008);
+        for row in &mut rows {
+            row.class = WorkloadClass::Own;
+        }
+        let note = raised_memory(&rows, 0.008).unwrap();
+        assert!(
+            note.contains("a fifteenth of the size of the files"),
+            "{note}"
+        );
+        assert!(!note.contains("data rows"), "{note}");
+    }
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine;
 use crate::fio::{Access, FioSpec};
-use crate::host::cgroup;
 use crate::measure::Work;
 use crate::postmark::TRANSACTIONS_MIN;
 use crate::wml;
@@ -52,17 +51,20 @@ pub enum WorkloadClass {
     Metadata,
     /// Mixed work like a server's.
     Server,
+    /// A workload of the user's.
+    Own,
 }
 
 impl WorkloadClass {
     /// Every class, in the order of the paper's table.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SequentialRead,
         Self::RandomRead,
         Self::SequentialWrite,
         Self::RandomWrite,
         Self::Metadata,
         Self::Server,
+        Self::Own,
     ];
 
     /// What a reader calls it.
@@ -75,6 +77,7 @@ impl WorkloadClass {
             Self::RandomWrite => "Random writes",
             Self::Metadata => "Many small files",
             Self::Server => "Servers and mixed work",
+            Self::Own => "Own workloads",
         }
     }
 }
@@ -244,36 +247,6 @@ impl Row {
             _ => 0,
         }
     }
-}
-
-/// What to say of rows whose share of the papers' memory is less than programs need, if there are any.
-#[must_use]
-pub fn raised_memory(rows: &[Row], scale: f64) -> Option<String> {
-    let least = rows.iter().map(|row| row.memory).min()?;
-    if least >= cgroup::LEAST {
-        return None;
-    }
-    let mut note = format!(
-        "At this scale the papers' memory is below the {} MB that programs need, which rows have instead: caches hold a larger part of the files than in the papers.",
-        cgroup::LEAST >> 20
-    );
-    let data = rows.iter().filter_map(|row| match &row.kind {
-        Kind::Fio(spec) if row.memory < cgroup::LEAST => {
-            let bytes = spec.bytes as f64;
-            Some((bytes / row.memory as f64, bytes / cgroup::LEAST as f64))
-        }
-        _ => None,
-    });
-    if let Some((papers, here)) = data.min_by(|a, b| a.1.total_cmp(&b.1)) {
-        note.push_str(&format!(
-            " Files of data rows are {here:.1} times the memory and not {papers:.1} times."
-        ));
-    }
-    note.push_str(&format!(
-        " From --scale {:.3} on the ratio is the papers'.",
-        scale * cgroup::LEAST as f64 / least as f64 + 0.0005
-    ));
-    Some(note)
 }
 
 const GIB: u64 = 1 << 30;
@@ -505,6 +478,7 @@ pub fn quick(scale: f64) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::cgroup;
 
     #[test]
     fn rows_are_those_of_the_paper() {
@@ -564,14 +538,6 @@ mod tests {
         assert_eq!(buffers("f37"), 4 << 10);
         assert_eq!(buffers("f38"), 32 * (4 << 10));
         assert_eq!(buffers("f43"), 50 * (128 << 10));
-    }
-
-    #[test]
-    fn rows_say_that_their_memory_is_not_the_papers_share() {
-        assert_eq!(raised_memory(&fast17(0.016), 0.016), None);
-        let note = raised_memory(&fast17(0.008), 0.008).unwrap();
-        assert!(note.contains("7.7 times the memory and not 15.0"), "{note}");
-        assert!(note.contains("From --scale 0.016 on"), "{note}");
     }
 
     #[test]

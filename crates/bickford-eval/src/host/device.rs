@@ -198,7 +198,8 @@ impl Device {
                 Ok(_) => return Ok(()),
                 Err(error) if Instant::now() > end => {
                     return Err(format!(
-                        "{device} is still in use after the unmount: {error}"
+                        "{device} is still in use after the unmount: {error}{}",
+                        mounts::elsewhere(device)
                     ));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),

@@ -1,6 +1,7 @@
 //! What is mounted where, and how to get rid of it when it hangs.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -68,6 +69,41 @@ pub fn unmount(point: &Path, patience: Duration) -> Result<Option<String>, Strin
     Ok(forced)
 }
 
+/// Who has `device` mounted, where it is not mounted here any more: a mount namespace that was made meanwhile has
+/// a copy of what was. Empty where nobody is found.
+#[must_use]
+pub fn elsewhere(device: &str) -> String {
+    fs::metadata(device).map_or(String::new(), |found| holder(found.rdev()))
+}
+
+/// The same for the device with this number.
+fn holder(number: u64) -> String {
+    let number = format!(
+        "{}:{}",
+        rustix::fs::major(number),
+        rustix::fs::minor(number)
+    );
+    let mounted = |process: &Path| {
+        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        mounts
+            .lines()
+            .any(|line| line.split(' ').nth(2) == Some(&number))
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut holders = processes.filter_map(|entry| {
+        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+        mounted(&entry.path()).then_some(id)
+    });
+    holders.next().map_or(String::new(), |id| {
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        format!(
+            "; process {id} ({}) has a copy of the mount in a mount namespace of its own (as unshare(1) makes one): \
+             end it, and keep others from making such while this runs",
+            name.trim()
+        )
+    })
+}
+
 fn unmount_once(point: &Path, fuse: bool) -> Result<(), String> {
     if fuse && !super::is_root() {
         return super::tool("fusermount3", &["-u", super::utf8(point)?]).map(drop);
@@ -85,5 +121,17 @@ mod tests {
         let proc = at(Path::new("/proc")).unwrap();
         assert_eq!(connection(&proc), None);
         assert!(at(Path::new("/proc/nothing-is-mounted-here")).is_none());
+    }
+
+    #[test]
+    fn who_has_a_mount_is_named() {
+        let own = fs::metadata("/proc").unwrap().dev();
+        let told = holder(own);
+        assert!(
+            told.contains("; process ") && told.contains("a copy of the mount"),
+            "{told}"
+        );
+        assert_eq!(elsewhere("/dev/null"), "");
+        assert_eq!(elsewhere("/nothing-is-here"), "");
     }
 }

@@ -154,6 +154,7 @@ fn a_run_compares_a_mount_with_the_directory_below() {
     // A round that is not counted and two that are, in two configurations.
     assert_eq!(results.samples.len(), 6);
     assert_eq!(results.throughputs("own01", "bind").len(), 2);
+    assert!(said(&output).contains("Own workloads"), "{}", said(&output));
     for sample in &results.samples {
         let Outcome::Measured(measured) = &sample.outcome else {
             panic!("{sample:?}")
