@@ -3,7 +3,7 @@
 //! The input is a run of messages, each preceded by its length in two bytes.
 #![no_main]
 
-use bickford::ops::{Data, Entry, Lookup, Read, Write, Written};
+use bickford::ops::{Attr, Data, Entry, Lookup, Read, Write, Written};
 use bickford::transport::memory::Kernel;
 use bickford::{Blocking, Context, Errno, NodeId};
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,8 @@ struct Curious;
 impl bickford::filesystem::blocking::FileSystem for Curious {
     fn lookup(&self, cx: &Context<'_>, _: Lookup<'_>) -> Result<Entry, Errno> {
         let _ = (cx.extensions().groups(), cx.extensions().security_contexts());
-        Ok(Entry { node: NodeId(2), ..Entry::default() })
+        let attr = Attr::file(2, 0o644, 0);
+        Ok(Entry { node: NodeId(2), attr, ..Entry::default() })
     }
 
     fn read(&self, _: &Context<'_>, op: Read) -> Result<Data, Errno> {

@@ -325,6 +325,7 @@ mod tests {
         let name = unsafe {
             assert_eq!(bickford_reply_defer(reply, &raw mut handle), 0);
             (*answer).node = 7;
+            (*answer).attr.mode = 0o100_644;
             bytes((*request).name, (*request).name_length).unwrap()
         };
         if name == b"completed" {

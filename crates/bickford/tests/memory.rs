@@ -27,10 +27,9 @@ struct Subject {
 
 impl FileSystem for Subject {
     fn lookup(&self, _: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
-        let attr = Attr::file(7, 0o644, op.name.count_bytes() as u64);
-        let node = match op.name.to_bytes() {
-            b".." => NodeId::ROOT,
-            _ => NodeId(7),
+        let (node, attr) = match op.name.to_bytes() {
+            b".." => (NodeId::ROOT, Attr::directory(1, 0o755)),
+            name => (NodeId(7), Attr::file(7, 0o644, name.len() as u64)),
         };
         reply.ok(Entry::new(node, attr, Duration::from_secs(1)));
     }

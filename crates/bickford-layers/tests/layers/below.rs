@@ -59,7 +59,11 @@ impl FileSystem for Below {
     }
 
     fn mkdir(&self, _: &Context<'_>, op: Mkdir<'_>, reply: Reply<Entry>) {
-        reply.ok(entry(self.make(op.parent, op.name.to_bytes())));
+        let made = entry(self.make(op.parent, op.name.to_bytes()));
+        reply.ok(Entry {
+            attr: Attr::directory(made.node.0, 0o755),
+            ..made
+        });
     }
 
     fn create(&self, _: &Context<'_>, op: Create<'_>, reply: Reply<Created>) {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bickford_abi::{self as abi, AttrFlags};
+use bickford_abi::{self as abi, AttrFlags, Opcode};
+use rustix::fs::FileType;
 
 use super::{Answer, Encoder, Encoding};
 use crate::{Generation, NodeId};
@@ -153,6 +154,15 @@ impl Attr {
         self.file_type() == 0o100_000
     }
 
+    /// See [`Answer::flaw`].
+    pub(super) fn flaw(&self) -> Option<&'static str> {
+        if FileType::from_raw_mode(self.mode) == FileType::Unknown {
+            return Some("the mode in its attributes tells no type (S_IFREG, S_IFDIR and so on)");
+        }
+        let too_large = i64::try_from(self.size).is_err();
+        too_large.then_some("the size in its attributes is beyond the largest of a file")
+    }
+
     pub(crate) fn to_abi(self) -> abi::Attr {
         abi::Attr {
             ino: self.ino,
@@ -251,6 +261,10 @@ pub struct Attributes {
 }
 
 impl Answer for Attributes {
+    fn flaw(&self, _: Opcode) -> Option<&'static str> {
+        self.attr.flaw()
+    }
+
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         let valid = encoding.attributes_valid(self.valid);
         let value = abi::AttrOut {
@@ -352,6 +366,33 @@ impl Entry {
 }
 
 impl Answer for Entry {
+    fn flaw(&self, opcode: Opcode) -> Option<&'static str> {
+        let looked_up = opcode == Opcode::Lookup;
+        match self.node {
+            NodeId(0) if looked_up => return None,
+            NodeId(0) => {
+                return Some("its node is 0, which is none: for what was made there has to be one");
+            }
+            // As another type the kernel would take the root for stale, and with it the whole mount.
+            NodeId::ROOT if !looked_up || !self.attr.is_directory() => {
+                return Some("its node is 1, which is the root of the mount: begin with 2");
+            }
+            _ => {}
+        }
+        match opcode {
+            Opcode::Mkdir if !self.attr.is_directory() => {
+                Some("the mode in its attributes is not that of a directory (S_IFDIR)")
+            }
+            Opcode::Symlink if self.attr.file_type() != 0o120_000 => {
+                Some("the mode in its attributes is not that of a symbolic link (S_IFLNK)")
+            }
+            Opcode::Create | Opcode::Tmpfile if !self.attr.is_file() => {
+                Some("the mode in its attributes is not that of a regular file (S_IFREG)")
+            }
+            _ => self.attr.flaw(),
+        }
+    }
+
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         self.put(encoding, out);
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use bickford_abi::{self as abi, CreateIn, InHeader, OpenInFlags};
+use bickford_abi::{self as abi, CreateIn, InHeader, Opcode, OpenInFlags};
 
 use super::{Answer, Encoder, Encoding, Entry, Opened, Operation, Protocol};
 use crate::NodeId;
@@ -106,6 +106,10 @@ pub struct Created {
 }
 
 impl Answer for Created {
+    fn flaw(&self, opcode: Opcode) -> Option<&'static str> {
+        self.entry.flaw(opcode)
+    }
+
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         self.entry.put(encoding, out);
         out.put(&self.opened.to_abi());

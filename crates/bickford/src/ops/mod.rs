@@ -76,7 +76,7 @@ pub(crate) use table::for_each_operation;
 pub use write::{Write, Written};
 pub use xattr::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
 
-use bickford_abi::InHeader;
+use bickford_abi::{InHeader, Opcode};
 
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
@@ -122,6 +122,13 @@ pub trait Answer: Sized + Send + 'static {
     /// Whether less than `length` bytes were written.
     fn falls_short_of(&self, _length: usize) -> bool {
         false
+    }
+
+    /// Why the kernel would not take this as an answer to `opcode`. It gives the caller EIO then without a
+    /// word, and for some answers to everybody who uses the inode from then on; so whoever answers is told.
+    /// By default: it takes it.
+    fn flaw(&self, _opcode: Opcode) -> Option<&'static str> {
+        None
     }
 
     /// Writes the answer as the kernel reads it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bickford_abi::{self as abi, GetattrFlags, InHeader, StatxIn, StatxOut, SxTime};
+use bickford_abi::{self as abi, GetattrFlags, InHeader, Opcode, StatxIn, StatxOut, SxTime};
 
 use super::{Answer, Attr, Encoder, Encoding, Operation, Protocol, Timestamp, decode_device};
 use crate::decode::{Cursor, Malformed};
@@ -54,6 +54,10 @@ const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
 impl Answer for StatxAnswer {
+    fn flaw(&self, _: Opcode) -> Option<&'static str> {
+        self.attr.flaw()
+    }
+
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         let time = |time: Timestamp| SxTime {
             tv_sec: time.seconds,

@@ -51,6 +51,9 @@ impl Completion {
                 self.fail(Errno::NOSPC);
             }
             Ok(answer) => {
+                if let Some(flaw) = answer.flaw(self.opcode) {
+                    return self.refuse(flaw);
+                }
                 let mut encoder = Encoder::default();
                 answer.encode(
                     &Encoding {
@@ -72,6 +75,16 @@ impl Completion {
             }
             Err(errno) => self.fail(errno),
         }
+    }
+
+    /// The kernel would not take it.
+    fn refuse(self, flaw: &str) {
+        tracing::error!(
+            opcode = self.opcode.name(),
+            unique = self.ticket.unique.0,
+            "an answer that the kernel does not take: {flaw}; the caller gets EIO"
+        );
+        self.fail(Errno::IO);
     }
 
     /// More is named than the kernel takes. It fits all the same where it is in a file that ends early.

@@ -18,8 +18,8 @@ use crate::ops::Answer;
 /// The right, and the duty, to answer one request.
 ///
 /// It can be moved to another thread and used after the handler has returned. A reply that is
-/// dropped answers EIO, and so does one with more bytes than were asked for, such as data of READ;
-/// either is an error in the log.
+/// dropped answers EIO, and so does one that the kernel would not take: with more bytes than were asked for,
+/// such as data of READ, or with attributes without a type ([`Answer::flaw`]). Each is an error in the log.
 #[must_use = "a reply that is dropped answers EIO"]
 pub struct Reply<A: Answer> {
     route: Route<A>,
