@@ -537,6 +537,9 @@ impl Tree {
         let hidden = edge.map(|edge| (self.id(edge.parent), Box::from(&*edge.name)));
         if hidden.is_none() {
             self.reap(index);
+        } else if let Some(node) = self.nodes.get_mut(index) {
+            // Of several that end at the same time one removes it.
+            node.hidden = None;
         }
         hidden
     }

@@ -357,6 +357,40 @@ fn a_file_that_is_closed_while_a_rename_replaces_it_is_removed() {
 }
 
 #[test]
+fn of_two_that_close_a_hidden_file_at_once_one_removes_it() {
+    // With its path, the removal would wait for the end of the other open.
+    let fixture = fixture(Options {
+        hide_removed: true,
+        handles_only: true,
+        ..Options::default()
+    });
+    let client = &fixture.client;
+    let (entry, one) = client.create(ROOT, "file").unwrap();
+    let other = client.open(entry.nodeid).unwrap();
+    client.unlink(ROOT, "file").unwrap();
+    fixture.log();
+    let close = |handle| client.release(Opcode::Release, entry.nodeid, handle);
+    let (releases, released) = fixture.mirror.stop("release");
+    thread::scope(|scope| {
+        let first = scope.spawn(|| close(one.fh));
+        releases.recv().unwrap();
+        let (removes, removed) = fixture.mirror.stop("unlink");
+        let second = scope.spawn(|| close(other.fh));
+        removes.recv().unwrap();
+        released.send(()).unwrap();
+        wait_until("the first has ended, or waits for the second", || {
+            first.is_finished() || fixture.names.sizes().waiting == 1
+        });
+        removed.send(()).unwrap();
+        first.join().unwrap().unwrap();
+        second.join().unwrap().unwrap();
+    });
+    let log = fixture.log();
+    let removals = log.iter().filter(|line| line.starts_with("unlink"));
+    assert_eq!(removals.count(), 1, "{log:?}");
+}
+
+#[test]
 fn a_rename_over_an_open_file_is_done_or_undone() {
     let io = Some(Errno::IO);
     // The first hides the old file.

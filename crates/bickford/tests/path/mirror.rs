@@ -248,6 +248,7 @@ impl FileSystem for Served {
     }
 
     fn unlink(&self, _: &Context<'_>, path: &Path) -> Result<(), Errno> {
+        self.0.enter("unlink", Some(path));
         self.0.watch(path)?;
         self.0.tree().remove(path, false)
     }
