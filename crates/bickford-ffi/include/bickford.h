@@ -223,6 +223,18 @@
 // A defect of this library was caught; see `bickford_last_error`.
 #define BICKFORD_ERROR_PANIC -15
 
+// In the log: something failed that should not.
+#define BICKFORD_LOG_ERROR 1
+
+// In the log: something is not as it should be, but goes on.
+#define BICKFORD_LOG_WARNING 2
+
+// In the log: what sessions are served with.
+#define BICKFORD_LOG_INFO 3
+
+// In the log: what may help to find a mistake.
+#define BICKFORD_LOG_DEBUG 4
+
 // Unmount only when nobody uses the mount.
 #define BICKFORD_UNMOUNT_NORMAL 0
 
@@ -351,6 +363,10 @@ typedef struct bickford_answer {
   // all. More than `data_capacity` in the buffer is EIO.
   uint64_t data_length;
 } bickford_answer;
+
+// What `bickford_log` calls: with `BICKFORD_LOG_*` and a line without its end, NUL-terminated, which is valid
+// during the call.
+typedef void (*bickford_logger)(void *user, uint32_t level, const char *text);
 
 // What `bickford_notify_retrieve` calls: with where the data begin, the data, and their length.
 typedef void (*bickford_retrieved)(void *user, uint64_t offset, const uint8_t *data, uint64_t length);
@@ -596,6 +612,19 @@ int32_t bickford_listing_add_plus(struct bickford_answer *answer,
                                   uint64_t name_length,
                                   uint64_t offset,
                                   const struct bickford_answer *entry);
+
+// Has `logger` called, with `user`, for each line of the library's log, of all sessions, from
+// `BICKFORD_LOG_ERROR` down to `level`: there stands why callers got EIO, such as an answer that is longer
+// than what was asked for, or that the kernel does not take. Nobody is told before. A later call takes the
+// place of an earlier one; with NULL for `logger` nobody is told any more, but for what is being told. It is
+// called by the thread that has something to tell, several at once, and should not wait; what it does
+// itself with this interface may have it called again.
+//
+// # Safety
+// `logger` is null or can be called by any thread, with `user`, until the process ends.
+int32_t bickford_log(uint32_t level,
+                     bickford_logger logger,
+                     void *user);
 
 // Drops cached attributes of an inode, and cached data from `offset` on for `length` bytes: a
 // negative offset keeps the data, a length of zero means to the end.

@@ -2,7 +2,7 @@
 //! `BICKFORD_ABI_VERSION`.
 #![allow(non_camel_case_types, reason = "these are the names that C sees")]
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 /// Version of this interface. It changes with every change that an older caller would notice.
 pub const BICKFORD_ABI_VERSION: u32 = 1;
@@ -148,6 +148,15 @@ pub const BICKFORD_ERROR_TIMEOUT: i32 = -13;
 pub const BICKFORD_ERROR_LIMIT: i32 = -14;
 /// A defect of this library was caught; see `bickford_last_error`.
 pub const BICKFORD_ERROR_PANIC: i32 = -15;
+
+/// In the log: something failed that should not.
+pub const BICKFORD_LOG_ERROR: u32 = 1;
+/// In the log: something is not as it should be, but goes on.
+pub const BICKFORD_LOG_WARNING: u32 = 2;
+/// In the log: what sessions are served with.
+pub const BICKFORD_LOG_INFO: u32 = 3;
+/// In the log: what may help to find a mistake.
+pub const BICKFORD_LOG_DEBUG: u32 = 4;
 
 /// Unmount only when nobody uses the mount.
 pub const BICKFORD_UNMOUNT_NORMAL: u32 = 0;
@@ -487,6 +496,11 @@ pub struct bickford_negotiated {
     /// Flags in force.
     pub flags: u64,
 }
+
+/// What `bickford_log` calls: with `BICKFORD_LOG_*` and a line without its end, NUL-terminated, which is valid
+/// during the call.
+pub type bickford_logger =
+    Option<unsafe extern "C" fn(user: *mut c_void, level: u32, text: *const c_char)>;
 
 /// What `bickford_notify_retrieve` calls: with where the data begin, the data, and their length.
 pub type bickford_retrieved =

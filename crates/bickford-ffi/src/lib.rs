@@ -8,7 +8,8 @@
 //!
 //! Sessions and deferred replies are numbers that are looked up: one that is used after its end is
 //! an error. No panic leaves this crate. Errors are negative codes, and a message of the thread
-//! ([`guard::bickford_last_error`]).
+//! ([`guard::bickford_last_error`]). What goes wrong while requests are served is told to who wants to hear
+//! it ([`log::bickford_log`]).
 #![allow(unsafe_code)]
 
 pub mod abi;
@@ -19,6 +20,7 @@ mod dispatch;
 pub mod guard;
 mod layer;
 pub mod listing;
+pub mod log;
 pub mod notify;
 mod operations;
 mod options;

@@ -134,6 +134,11 @@ fn notifications_in_c() {
 }
 
 #[test]
+fn the_log_in_c() {
+    run("log");
+}
+
+#[test]
 fn a_session_in_c_that_ends_with_replies_owed() {
     run("ended");
 }
