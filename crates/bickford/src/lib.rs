@@ -37,3 +37,8 @@ pub use notify::Notifier;
 pub use reply::Reply;
 pub use session::{LowLatency, MountedSession, Session, SessionConfig};
 pub use transport::Workers;
+
+/// The code of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
