@@ -5,6 +5,7 @@ mod backend;
 mod cli;
 mod commands;
 mod daemon;
+mod elsewhere;
 mod logging;
 mod notify;
 mod signals;

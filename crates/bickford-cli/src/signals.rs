@@ -19,10 +19,14 @@ use signal_hook::low_level::signal_name;
 use crate::cli::{Failure, cure};
 use crate::commands::mount::statistics;
 use crate::daemon;
+use crate::elsewhere;
 use crate::notify::notify;
 
 /// How long between attempts to detach a mount that another one covers.
 const COVERED_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long after it was unmounted this process goes on where nobody else has the mount, at most mostly.
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// Signals that are caught from now on, and acted on later.
 pub(crate) struct Signals(signal_hook::iterator::Signals);
@@ -102,16 +106,30 @@ fn end_cleanly(session: &MountedSession) {
     }
     if guard.is_mounted() {
         match unmount_apart(guard) {
-            Ok(()) => return,
+            Ok(()) => return tell_of_others(guard, "unmounted here"),
             Err(reason) => tracing::warn!("{reason}"),
         }
     }
     match detach(guard) {
-        Ok(()) => tracing::warn!(
-            "{}: detached; serving until the last user is gone, a second signal aborts",
-            guard.mountpoint().display()
-        ),
+        Ok(()) => {
+            tracing::warn!(
+                "{}: detached; serving until the last user is gone, a second signal aborts",
+                guard.mountpoint().display()
+            );
+            tell_of_others(guard, "detached here");
+        }
         Err(error) => tracing::error!("{error}; a second signal aborts the connection"),
+    }
+}
+
+/// Says where else it is mounted, if this process, which ends with the last mount, does not.
+fn tell_of_others(guard: &MountGuard, done: &str) {
+    std::thread::sleep(PROMPT);
+    if let Some(where_still) = elsewhere::told(&guard.elsewhere()) {
+        tracing::warn!(
+            "{}: {done}, but {where_still}; serving until then, a second signal aborts",
+            guard.mountpoint().display()
+        );
     }
 }
 

@@ -196,6 +196,58 @@ fn unmounting_one_of_two_places_does_not_wait_for_the_daemon() {
     assert!(running.output().status.success());
 }
 
+/// A process in a mount namespace of its own, to which nothing of this one is told.
+fn in_own_namespace() -> Running {
+    let own = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let running = Running::of(command.spawn().unwrap());
+    let process = format!("/proc/{}", running.pid());
+    wait_until("it has its own mounts", || {
+        let runs = fs::read_to_string(format!("{process}/comm"));
+        runs.is_ok_and(|name| name == "cat\n")
+            && fs::read_link(format!("{process}/ns/mnt")).is_ok_and(|its| its != own)
+    });
+    running
+}
+
+#[test]
+fn unmounting_tells_of_other_mount_namespaces() {
+    let Some(place) = Place::new() else { return };
+    let mut running = place.mount_in_foreground(&[]);
+    let other = in_own_namespace();
+    let begun = std::time::Instant::now();
+    let output = run(bickford().arg("unmount").arg(place.mountpoint()));
+    let message = stderr(&output);
+    assert!(output.status.success(), "{message}");
+    let advice = format!("nsenter -t {} -m umount", other.pid());
+    assert!(
+        message.contains("unmounted here") && message.contains(&advice),
+        "{message}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(10), "it waited");
+    running.assert_runs();
+    drop(other);
+    assert!(running.output().status.success());
+}
+
+#[test]
+fn a_signal_tells_of_other_mount_namespaces() {
+    let Some(place) = Place::new() else { return };
+    let log = place.dir().join("log");
+    let running = place.mount_in_foreground(&["--log-file", log.to_str().unwrap()]);
+    let other = in_own_namespace();
+    kill_process(running.pid(), Signal::TERM).unwrap();
+    let told = format!("for pid {} (cat)", other.pid());
+    wait_until("it says where it is mounted still", || {
+        fs::read_to_string(&log).unwrap().contains(&told)
+    });
+    assert_eq!(place.listed(), None);
+    drop(other);
+    assert!(running.output().status.success());
+}
+
 #[test]
 fn a_signal_leaves_the_mount_of_another_daemon_alone() {
     let Some(place) = Place::new() else { return };

@@ -3,12 +3,11 @@
 
 mod resolve;
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bickford::mount::MountEntry;
+use bickford::mount::{Elsewhere, MountEntry, elsewhere};
 use bickford::trace::control;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
@@ -21,7 +20,7 @@ pub(crate) struct Target {
     pub(crate) mountpoint: PathBuf,
     pub(crate) connection: u32,
     pub(crate) fs_type: String,
-    source: OsString,
+    entry: MountEntry,
     /// The user who mounted it.
     user: u32,
 }
@@ -56,8 +55,8 @@ impl Target {
                 mountpoint: resolved,
                 connection: entry.connection(),
                 user: entry.owner().unwrap_or(0),
-                fs_type: entry.fs_type,
-                source: entry.source,
+                fs_type: entry.fs_type.clone(),
+                entry,
             }),
             Some(entry) => Err(Failure::new(format!(
                 "{}: the mount there is of type {}, not FUSE; see 'findmnt -t fuse'",
@@ -77,11 +76,16 @@ impl Target {
             return Some(self.mountpoint.clone());
         };
         // Its number alone may be that of a later mount.
-        let key = (self.connection, &self.fs_type, &self.source);
+        let key = (self.connection, &self.fs_type, &self.entry.source);
         mounts.retain(|m| m.is_fuse() && (m.connection(), &m.fs_type, &m.source) == key);
         let here = mounts.iter().position(|m| m.mountpoint == self.mountpoint);
         let found = mounts.into_iter().nth(here.unwrap_or(0))?;
         Some(found.mountpoint)
+    }
+
+    /// Where it is mounted in other mount namespaces, while its daemon is there.
+    pub(crate) fn elsewhere(&self) -> Vec<Elsewhere> {
+        elsewhere(&self.entry)
     }
 
     /// Asks the daemon at its control socket, where one of ours serves the mount; or why there is no

@@ -15,7 +15,7 @@ use crate::cli::Failure;
 /// Unmount a FUSE mount, also one that hangs or whose server is gone.
 ///
 /// Without --lazy and --force it returns when the daemon of `bickford mount` has ended, too, unless that has
-/// another place to serve, as after 'mount --bind'.
+/// another place to serve, as after 'mount --bind' or where a container has the mount, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Detach it now; it is gone when its last user is
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     bickford::mount::unmount_only(mountpoint, arguments.identity, mode)?;
     if let (Some(daemon), Some(target)) = (daemon, &target) {
         match target.mounted_at() {
-            None => daemon.wait(),
+            None => daemon.wait(target),
             Some(place) => daemon.goes_on(&place),
         }
     }

@@ -175,7 +175,7 @@ fn unknown_users(mountpoint: &Path) -> String {
     }
 }
 
-fn name(process: &Path) -> String {
+pub(super) fn name(process: &Path) -> String {
     let bytes = fs::read(process.join("comm")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end().to_owned()
 }

@@ -7,6 +7,7 @@
 mod busy;
 mod config;
 mod direct;
+mod elsewhere;
 mod foreign;
 mod fusermount;
 mod mountinfo;
@@ -30,6 +31,7 @@ use thiserror::Error;
 pub use self::busy::{Holder, Use};
 pub use self::config::{FUSE_CONF, FuseConfig};
 pub use self::direct::probe_device;
+pub use self::elsewhere::{Elsewhere, elsewhere};
 pub use self::fusermount::find_fusermount;
 pub use self::mountinfo::MountEntry;
 pub use self::option_text::{OptionError, escape_option, fsname_of, split_options, unknown};
@@ -275,6 +277,13 @@ impl MountGuard {
             return true;
         };
         MountEntry::all().is_ok_and(|all| own.is_among(&all))
+    }
+
+    /// Where other mount namespaces have it mounted, too, see [`elsewhere`]. Its session must not have ended.
+    pub fn elsewhere(&self) -> Vec<Elsewhere> {
+        self.own
+            .as_ref()
+            .map_or_else(Vec::new, |own| elsewhere(&own.entry))
     }
 }
 

@@ -86,7 +86,12 @@ impl MountEntry {
     /// Every mount of this mount namespace that the process can see. One that was moved to a mount point may come
     /// before what it covers there.
     pub fn all() -> io::Result<Vec<Self>> {
-        let bytes = fs::read("/proc/self/mountinfo")?;
+        Self::listed_in(Path::new("/proc/self/mountinfo"))
+    }
+
+    /// Those of the mount namespace of another process.
+    pub(super) fn listed_in(mountinfo: &Path) -> io::Result<Vec<Self>> {
+        let bytes = fs::read(mountinfo)?;
         Ok(bytes
             .split(|byte| *byte == b'\n')
             .filter_map(parse_line)

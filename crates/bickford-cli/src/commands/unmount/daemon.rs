@@ -15,12 +15,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::target::Target;
+use crate::elsewhere;
 
 /// The name of this command as a process. Whatever else has a mount need not end with it.
 const NAME: &str = "bickford\n";
 
 /// A daemon that takes longer is left behind: it may be stopped, or wait for a disk.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One that takes longer than this may have the mount in another mount namespace to serve.
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// A daemon of this command.
 pub(super) struct Daemon {
@@ -39,8 +43,20 @@ impl Daemon {
     }
 
     /// Waits for its end, and says if that does not come.
-    pub(super) fn wait(&self) {
-        if self.has_ended_within(PATIENCE) {
+    pub(super) fn wait(&self, target: &Target) {
+        if self.has_ended_within(PROMPT) {
+            return;
+        }
+        if let Some(where_still) = elsewhere::told(&target.elsewhere()) {
+            let text = format!(
+                "unmounted here, but {where_still}; until then the daemon (process {}) goes on, and keeps the file \
+                 system of SOURCE in use",
+                self.pid
+            );
+            let _ = writeln!(io::stderr(), "bickford: {}", escaped(&text));
+            return;
+        }
+        if self.has_ended_within(PATIENCE - PROMPT) {
             return;
         }
         // Not eprintln, which panics when the terminal is gone.
