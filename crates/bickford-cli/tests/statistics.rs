@@ -165,6 +165,28 @@ fn a_mount_is_found_by_any_of_its_names() {
     assert_refused(&output, 1, &["none", "No such file", "findmnt"]);
 }
 
+/// What messages say to look with.
+#[test]
+fn the_command_that_is_named_shows_the_mount() {
+    let Some(place) = Place::new() else { return };
+    if !common::installed("findmnt") {
+        return;
+    }
+    let _running = place.mount_in_foreground(&[]);
+    for command in ["stat", "unmount", "trace"] {
+        for name in ["none", "src"] {
+            let output = run(bickford().arg(command).arg(place.dir().join(name)));
+            let message = stderr(&output);
+            let rest = message.split_once("see '").unwrap().1;
+            let named = rest.split_once('\'').unwrap().0;
+            let shown = run(std::process::Command::new("sh").args(["-c", named]));
+            let shown = String::from_utf8_lossy(&shown.stdout);
+            let mountpoint = place.mountpoint();
+            assert!(shown.contains(mountpoint.to_str().unwrap()), "{message}");
+        }
+    }
+}
+
 #[test]
 fn a_mount_that_hangs_is_found_without_being_touched() {
     let Some(place) = Place::new() else { return };

@@ -46,7 +46,7 @@ impl Target {
             .and_then(|path| resolve::resolve(&path, place))
             .map_err(|error| {
                 Failure::new(format!(
-                    "{}: {error}; give the mount point, see 'findmnt -t fuse'",
+                    "{}: {error}; give the mount point, see 'findmnt -l | grep fuse'",
                     mountpoint.display()
                 ))
             })?;
@@ -59,7 +59,7 @@ impl Target {
                 entry,
             }),
             Some(entry) => Err(Failure::new(format!(
-                "{}: the mount there is of type {}, not FUSE; see 'findmnt -t fuse'",
+                "{}: the mount there is of type {}, not FUSE; see 'findmnt -l | grep fuse'",
                 resolved.display(),
                 entry.fs_type
             ))),

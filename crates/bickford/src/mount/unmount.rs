@@ -45,7 +45,7 @@ pub enum UnmountError {
         source: io::Error,
     },
     /// Nothing is mounted there.
-    #[error("unmount {}: nothing is mounted there; see 'findmnt -t fuse' and 'findmnt' for what is mounted", .mountpoint.display())]
+    #[error("unmount {}: nothing is mounted there; see 'findmnt -l | grep fuse' for what is", .mountpoint.display())]
     NotMounted {
         /// The mount point.
         mountpoint: PathBuf,
