@@ -189,6 +189,25 @@ fn what_fusermount3_refuses_is_passed_on() {
 }
 
 #[test]
+fn a_second_mount_of_a_user_is_told_of_the_first() {
+    let Some(place) = place("a_second_mount_of_a_user_is_told_of_the_first", "") else {
+        return;
+    };
+    let program = place.public_program();
+    let mount = || {
+        let mut command = as_nobody(&program);
+        run(command
+            .arg("mount")
+            .args([place.source(), place.mountpoint()]))
+    };
+    assert_silent(&mount());
+    assert_refused(&mount(), 1, &["there already", "bickford unmount"]);
+    let mut unmount = as_nobody(&program);
+    assert_silent(&run(unmount.arg("unmount").arg(place.mountpoint())));
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
 fn a_mode_that_a_user_cannot_have_is_refused_with_its_reason() {
     let test = "a_mode_that_a_user_cannot_have_is_refused_with_its_reason";
     let Some(place) = place(test, "") else {

@@ -20,10 +20,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use super::MountError;
 use super::direct::{DEVICE, probe_device};
 use super::options::MountOptions;
 use super::point::MountPoint;
+use super::{MountEntry, MountError};
 
 const PROGRAM: &str = "fusermount3";
 
@@ -84,18 +84,32 @@ pub(super) fn mount(
         Ok(Some(device)) => Ok(device),
         Ok(None) => {
             let message = read_messages(&mut messages);
-            let cure = match message.contains(DEVICE) && probe_device().is_err() {
-                true => {
-                    "; let root allow it: chmod 666 /dev/fuse, which is what udev's rules give it"
-                }
-                false => "",
-            };
+            let cure = cure(&message, mountpoint);
             Err(MountError::Fusermount {
                 mountpoint: mountpoint.clone(),
-                message: message + cure,
+                message: message + &cure,
             })
         }
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// What to do about a refusal, to follow it; may be empty.
+fn cure(message: &str, mountpoint: &Path) -> String {
+    if message.contains(DEVICE) && probe_device().is_err() {
+        return "; let root allow it: chmod 666 /dev/fuse, which is what udev's rules give it"
+            .to_owned();
+    }
+    // The kernel lets nobody into a user's mount whose effective user is another, as that of a program that is
+    // set-user-id: here it comes from a second mount at one place.
+    let there = MountEntry::at(mountpoint).ok().flatten();
+    match there.filter(MountEntry::is_fuse) {
+        Some(_) => format!(
+            "; a FUSE mount is there already, into which fusermount3 may not look: unmount it first (bickford \
+             unmount {})",
+            mountpoint.display()
+        ),
+        None => String::new(),
     }
 }
 
