@@ -439,3 +439,31 @@ fn the_sockets_of_a_user_leave_no_directory() {
     unmount();
     assert!(!sockets.exists());
 }
+
+/// As su(1) and the like leave it.
+#[test]
+fn a_runtime_directory_that_is_not_the_users_is_not_used() {
+    let test = "a_runtime_directory_that_is_not_the_users_is_not_used";
+    let Some(place) = place(test, "") else {
+        return;
+    };
+    let program = place.public_program();
+    let of_root = place.dir().join("runtime");
+    fs::create_dir(&of_root).unwrap();
+    for runtime in [of_root.to_str().unwrap(), "relative", "", "/nonexistent"] {
+        let mut mount = as_nobody(&program);
+        mount
+            .env("XDG_RUNTIME_DIR", runtime)
+            .env_remove("TMPDIR")
+            .arg("mount");
+        assert_silent(&run(mount.args([place.source(), place.mountpoint()])));
+        let mut stat = as_nobody(&program);
+        stat.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR");
+        let output = run(stat.args(["stat", "--json"]).arg(place.mountpoint()));
+        let report = serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+        assert!(report["session"].is_object(), "{runtime:?}: {report:#}");
+        let mut unmount = as_nobody(&program);
+        unmount.env_remove("XDG_RUNTIME_DIR").arg("unmount");
+        assert_silent(&run(unmount.arg(place.mountpoint())));
+    }
+}

@@ -187,3 +187,35 @@ fn who_makes_a_socket_waits_for_others_but_not_for_ever() {
     let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     assert_eq!(rustix::fs::flock(&place, lock), Ok(()));
 }
+
+#[test]
+fn a_socket_that_cannot_be_made_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for path in [
+        file.join("x.sock"),
+        directory.path().join("x").join("7".repeat(200)),
+    ] {
+        let server = Arc::clone(Kernel::new(Slow::default()).server());
+        let error = Control::serve(&path, server, "memory".into()).unwrap_err();
+        assert!(
+            error.to_string().contains(path.to_str().unwrap()),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_of_another_version_is_told_to_be_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let daemon = std::thread::spawn(move || {
+        let mut client = listener.accept().unwrap().0;
+        std::io::Write::write_all(&mut client, b"{\"process\":1}\n").unwrap();
+    });
+    let error = snapshot(&path).unwrap_err();
+    daemon.join().unwrap();
+    assert!(error.to_string().contains("another version"), "{error}");
+}

@@ -32,16 +32,26 @@ use crate::dispatch::Server;
 /// Where root's sockets are.
 const OF_ROOT: &str = "/run/bickford";
 
-/// Where sockets are: `/run/bickford` for root, else below `$XDG_RUNTIME_DIR`. User 0 of a user namespace to whom
-/// `/run` does not belong is as any other user.
+/// Where sockets are: `/run/bickford` for root, else below `$XDG_RUNTIME_DIR`, or in the directory for temporary files
+/// where that is no directory of the user's own: su(1) and the like leave it as it was for another user. User 0 of a user
+/// namespace to whom `/run` does not belong is as any other user.
 #[must_use]
 pub fn socket_directory() -> PathBuf {
     if rustix::process::geteuid().is_root() && belongs_to_root(Path::new(OF_ROOT)) {
         return OF_ROOT.into();
     }
+    let user = rustix::process::geteuid().as_raw();
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    base.unwrap_or_else(std::env::temp_dir)
-        .join(format!("bickford-{}", rustix::process::geteuid().as_raw()))
+    base.filter(|base| is_runtime_directory(base, user))
+        .or_else(|| Some(std::env::temp_dir()).filter(|base| base.is_absolute()))
+        .unwrap_or_else(|| "/tmp".into())
+        .join(format!("bickford-{user}"))
+}
+
+/// What a relative path names changes with the current directory, and a daemon's is `/`.
+fn is_runtime_directory(base: &Path, user: u32) -> bool {
+    let found = std::fs::metadata(base);
+    base.is_absolute() && found.is_ok_and(|found| found.is_dir() && found.uid() == user)
 }
 
 /// A directory, or that above it where it has not been made.
@@ -99,35 +109,10 @@ impl Control {
     /// # Errors
     /// When the directory or socket cannot be made, or belongs to somebody else.
     pub fn serve(path: &Path, server: Arc<Server>, transport: String) -> io::Result<Self> {
-        if let Some(directory) = path.parent() {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)?;
-            let found = std::fs::symlink_metadata(directory)?;
-            let owner = found.uid();
-            if !found.is_dir() {
-                return Err(io::Error::other(format!(
-                    "{} is no directory; remove it",
-                    directory.display()
-                )));
-            }
-            if owner != rustix::process::geteuid().as_raw() {
-                return Err(io::Error::other(format!(
-                    "{} belongs to user {owner}",
-                    directory.display()
-                )));
-            }
-        }
-        let _lock = DirectoryLock::of(path);
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
-        let file = identity(path)?;
+        let made = listen_at(path);
+        let (listener, file) = made.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
         let listener = Arc::new(listener);
         let listening = Arc::clone(&listener);
         let ended = Arc::new(AtomicBool::new(false));
@@ -150,6 +135,35 @@ impl Control {
             thread: Some(thread),
         })
     }
+}
+
+/// A socket at `path`, in a directory of the caller's own, and its identity.
+fn listen_at(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+        let found = std::fs::symlink_metadata(directory)?;
+        if !found.is_dir() {
+            return Err(io::Error::other("its directory is none; remove that"));
+        }
+        let owner = found.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other(format!(
+                "its directory belongs to user {owner}"
+            )));
+        }
+    }
+    let _lock = DirectoryLock::of(path);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, identity(path)?))
 }
 
 impl Drop for Control {
@@ -400,7 +414,13 @@ pub fn snapshot_within(path: &Path, patience: Duration) -> io::Result<Snapshot> 
             Err(error) => return Err(error),
         }
     }
-    Ok(serde_json::from_slice(&line)?)
+    serde_json::from_slice(&line).map_err(|error| {
+        let reason = format!(
+            "its answer is not understood ({error}): the daemon is of another version, whose own 'bickford stat' \
+             understands it"
+        );
+        io::Error::new(io::ErrorKind::InvalidData, reason)
+    })
 }
 
 /// Reads the events of a session.
