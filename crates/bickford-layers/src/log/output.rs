@@ -1,13 +1,19 @@
 //! Where lines go: standard error, or a file, which is rotated when it is a regular one.
+//!
+//! The file may be below the mount that the layer is part of. It is opened before that is mounted, and rotated in the
+//! directory that was there then: by its path its lines would come through the mount, each another line.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
 
 use crate::files::append;
 
@@ -33,7 +39,9 @@ pub(super) enum Output {
 
 #[derive(Debug)]
 pub(super) struct LogFile {
-    path: PathBuf,
+    /// Where the file was when it was opened.
+    directory: OwnedFd,
+    name: PathBuf,
     file: File,
     written: u64,
     /// `None` where the file is no regular one: a device must keep its name.
@@ -52,9 +60,15 @@ impl Output {
     pub(super) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         let file = append(path, MODE)?;
         let metadata = file.metadata()?;
+        // A symbolic link goes on naming the log, and the process may change its directory.
+        let path = path.canonicalize().or_else(|_| std::path::absolute(path))?;
+        let (Some(place), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::IsADirectory.into());
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self::File(LogFile {
-            // A symbolic link goes on naming the log, and the process may change its directory.
-            path: path.canonicalize().or_else(|_| std::path::absolute(path))?,
+            directory: openat(CWD, place, flags, Mode::empty())?,
+            name: name.into(),
             file,
             written: metadata.len(),
             rotation: metadata.is_file().then_some(rotation),
@@ -127,7 +141,7 @@ impl LogFile {
         if self.is_named()? {
             self.rename(rotation)?;
         }
-        let file = append(&self.path, MODE)?;
+        let file = append_in(&self.directory, &self.name)?;
         let metadata = file.metadata()?;
         self.written = metadata.len();
         self.rotation = metadata.is_file().then_some(rotation);
@@ -136,30 +150,43 @@ impl LogFile {
         Ok(())
     }
 
-    /// Whether the path still names this file: logrotate(8), or another daemon, may have begun a
+    /// Whether the name is still that of this file: logrotate(8), or another daemon, may have begun a
     /// new one.
     fn is_named(&self) -> io::Result<bool> {
         let here = self.file.metadata()?;
-        match std::fs::metadata(&self.path) {
-            Ok(there) => Ok((there.dev(), there.ino()) == (here.dev(), here.ino())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
+        match statat(&self.directory, &self.name, AtFlags::empty()) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (here.dev(), here.ino())),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
         }
     }
 
     fn rename(&self, rotation: Rotation) -> io::Result<()> {
-        let path = &self.path;
+        let (directory, name) = (&self.directory, &*self.name);
         if rotation.keep == 0 {
-            return std::fs::remove_file(path);
+            return Ok(unlinkat(directory, name, AtFlags::empty())?);
         }
         for number in (1..rotation.keep).rev() {
-            match std::fs::rename(numbered(path, number), numbered(path, number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            let (from, to) = (numbered(name, number), numbered(name, number + 1));
+            match renameat(directory, from, directory, to) {
+                Err(errno) if errno != Errno::NOENT => return Err(errno.into()),
                 _ => {}
             }
         }
-        std::fs::rename(path, numbered(path, 1))
+        Ok(renameat(directory, name, directory, numbered(name, 1))?)
     }
+}
+
+/// As [`append`], in a directory.
+fn append_in(directory: &OwnedFd, name: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = openat(
+        directory,
+        name,
+        flags | OFlags::NONBLOCK,
+        Mode::from_raw_mode(MODE),
+    )?;
+    Ok(file.into())
 }
 
 #[cfg(test)]
@@ -167,7 +194,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
 
-    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+    use rustix::fs::{FileType, mknodat};
 
     use super::*;
 
@@ -195,6 +222,22 @@ mod tests {
         assert_eq!(read(&link), "the third\n");
         let first = read(&numbered(&path, 1));
         assert_eq!(first, "the first of these\nthe second\n");
+    }
+
+    /// As where a mount has come over it.
+    #[test]
+    fn it_is_rotated_in_the_directory_that_was_there() {
+        let place = tempfile::tempdir().unwrap();
+        let (name, below) = (place.path().join("logs"), place.path().join("below"));
+        std::fs::create_dir(&name).unwrap();
+        let mut output = Output::open(&name.join("log"), ROTATION).unwrap();
+        std::fs::rename(&name, &below).unwrap();
+        std::fs::create_dir(&name).unwrap();
+        put(&mut output, "the first of these lines\n");
+        put(&mut output, "the second\n");
+        assert_eq!(read(&below.join("log")), "the second\n");
+        assert_eq!(read(&below.join("log.1")), "the first of these lines\n");
+        assert_eq!(std::fs::read_dir(&name).unwrap().count(), 0);
     }
 
     #[test]
