@@ -14,6 +14,7 @@ use crate::credentials::Identity;
 use crate::descriptors::descriptor_limit;
 use crate::handles::HandleTable;
 use crate::leases::Leased;
+use crate::leaving::Leaving;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
 use crate::lower_files::LowerFiles;
@@ -210,6 +211,7 @@ impl Builder {
             name_changes: NameChanges::default(),
             locks: Arc::new(RecordLocks::new(budget.share(all / 8))?),
             waiting: WaitingLocks::new("stackfs-locks"),
+            leaving: Leaving::default(),
             leased: Leased::new("stackfs-leases"),
             identity: Identity::current()?,
             writers: Writers::default(),

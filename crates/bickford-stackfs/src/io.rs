@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
@@ -20,6 +20,7 @@ use crate::descriptors::Permit;
 use crate::invalidation::{Unheard, answer_after_invalidation, forget_attributes};
 use crate::io_mode::IoMode;
 use crate::leases::AT_ONCE;
+use crate::leaving::Left;
 use crate::locks::Claims;
 use crate::lower_files::{Description, Key};
 use crate::magic::Traits;
@@ -52,6 +53,8 @@ pub(crate) struct OpenFile {
     pub(crate) reports: bool,
     /// What record locks were taken through this handle.
     pub(crate) claims: Claims,
+    /// Whether it may be about to go, with its locks.
+    pub(crate) left: Mutex<Option<Left>>,
 }
 
 impl OpenFile {
@@ -70,7 +73,13 @@ impl OpenFile {
             computed: false,
             reports: false,
             claims: Claims::default(),
+            left: Mutex::default(),
         }
+    }
+
+    /// Whether it has, or had, locks that go with it.
+    pub(crate) fn holds_locks(&self) -> bool {
+        self.flock.get().is_some() || self.claims.any()
     }
 
     fn shares(&mut self, lower: &Arc<Description>) {

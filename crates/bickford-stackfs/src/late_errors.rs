@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::io::{Need, errno};
 use crate::locks::Holder;
+use crate::sharded::lock;
 use crate::{Inner, sys};
 
 impl Inner {
@@ -44,6 +45,9 @@ impl Inner {
             self.waiting.wake();
         }
         file.claims.prune();
+        if file.holds_locks() {
+            lock(&file.left).get_or_insert_with(|| self.leaving.add(file.node));
+        }
         match file.reports {
             true => close_copy(&*self.descriptor(&file)?),
             false => Ok(()),

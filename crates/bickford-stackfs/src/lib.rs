@@ -39,6 +39,7 @@ mod io_mode;
 mod ioctl;
 mod late_errors;
 mod leases;
+mod leaving;
 mod listings;
 mod lock_ops;
 mod locks;
@@ -76,6 +77,7 @@ use handles::HandleTable;
 use io::OpenFile;
 use io_mode::InForce;
 use leases::Leased;
+use leaving::Leaving;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
 use lower_files::LowerFiles;
@@ -106,6 +108,7 @@ pub(crate) struct Inner {
     name_changes: NameChanges,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,
+    leaving: Leaving,
     leased: Arc<Leased>,
     identity: Identity,
     writers: Writers,

@@ -1,10 +1,12 @@
 //! Lock requests, and those that wait.
 //!
 //! A lock that cannot be had at once is tried again ([`Retries`]): at once when a lock is given up through this
-//! mount, and every few milliseconds for locks that processes on the lower directory hold.
+//! mount, and every few milliseconds for locks that processes on the lower directory hold. So is, for a moment, one
+//! that is not to wait, where its holder may have been closed already ([`crate::leaving`]).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bickford::ops::{Getlk, Lock, LockKind, Setlk};
 use bickford::reply::Reply;
@@ -14,8 +16,10 @@ use rustix::io::Errno;
 
 use crate::Inner;
 use crate::io::OpenFile;
+use crate::leaving::LEAVING;
 use crate::locks::{Holder, RecordLocks};
 use crate::retry::Retries;
+use crate::sharded::lock;
 use crate::sys::RecordLock;
 
 const CHAIN_MAX: usize = 10;
@@ -148,6 +152,21 @@ pub(crate) struct Waiting {
     reply: Reply<()>,
     /// The record lock that it was last known to wait for.
     in_the_way: Option<RecordLock>,
+    /// Of one that is not to wait: when it is refused.
+    until: Option<Instant>,
+}
+
+impl Waiting {
+    /// Whose record lock it is, if it waits until it has it.
+    fn owner(&self) -> Option<u64> {
+        self.until.is_none().then(|| self.attempt.owner())?
+    }
+
+    /// Whether it is to be answered, whatever the answer is.
+    fn is_over(&self, ended: bool) -> bool {
+        let late = |until| Instant::now() >= until;
+        ended || self.interrupt.is_raised() || self.until.is_some_and(late)
+    }
 }
 
 /// Whether `new` waits for somebody who waits, and so on, for its own owner. As far as the kernel
@@ -165,9 +184,7 @@ fn is_deadlock(waiting: &[Waiting], locks: &RecordLocks, new: &Attempt) -> bool 
         if owner == first {
             return true;
         }
-        let next = waiting
-            .iter()
-            .find(|one| one.attempt.owner() == Some(owner));
+        let next = waiting.iter().find(|one| one.owner() == Some(owner));
         match next {
             Some(next) => attempt = &next.attempt,
             None => return false,
@@ -183,7 +200,7 @@ fn refuse_deadlocks(waiting: &mut Vec<Waiting>, locks: &RecordLocks) {
     while let Some(one) = waiting.get_mut(place) {
         let before = one.in_the_way;
         one.in_the_way = one.attempt.in_the_way(locks);
-        let another = one.in_the_way.is_some() && one.in_the_way != before;
+        let another = one.in_the_way.is_some() && one.in_the_way != before && one.until.is_none();
         let closes = |one: &Waiting| is_deadlock(waiting, locks, &one.attempt);
         if another && waiting.get(place).is_some_and(closes) {
             waiting.remove(place).reply.error(Errno::DEADLK);
@@ -197,12 +214,13 @@ fn refuse_deadlocks(waiting: &mut Vec<Waiting>, locks: &RecordLocks) {
 fn try_again(batch: Vec<Waiting>, locks: &RecordLocks, ended: bool) -> Vec<Waiting> {
     let mut kept = Vec::new();
     for waiting in batch {
-        let result = match ended || waiting.interrupt.is_raised() {
+        let over = waiting.is_over(ended);
+        let result = match over && waiting.until.is_none() {
             true => Err(Errno::INTR),
             false => waiting.attempt.run(locks),
         };
         match result {
-            Err(Errno::AGAIN | Errno::ACCESS) => kept.push(waiting),
+            Err(Errno::AGAIN | Errno::ACCESS) if !over => kept.push(waiting),
             result => waiting.reply.complete(result),
         }
     }
@@ -224,6 +242,7 @@ impl Inner {
 
     pub(crate) fn do_setlk(&self, cx: &Context<'_>, op: &Setlk, reply: Reply<()>) {
         let attempt = self.files.get(op.handle.0).and_then(|file| {
+            drop(lock(&file.left).take());
             let fd = match op.flock {
                 true => self.flock_descriptor(&file)?,
                 false => self.descriptor(&file)?,
@@ -235,23 +254,8 @@ impl Inner {
             Err(error) => return reply.error(error),
         };
         match attempt.run(&self.locks) {
-            // It would keep unlocks from coming.
-            Err(Errno::AGAIN | Errno::ACCESS) if op.wait && !reply.may_wait() => {
-                reply.error(Errno::NOLCK);
-            }
-            Err(Errno::AGAIN | Errno::ACCESS) if op.wait => {
-                let interrupt = cx.interrupt();
-                let waiting = Waiting {
-                    attempt,
-                    interrupt: Arc::clone(&interrupt),
-                    reply,
-                    in_the_way: None,
-                };
-                let locks = Arc::clone(&self.locks);
-                let all = move |batch, ended| try_again(batch, &locks, ended);
-                if let Some(refused) = self.waiting.push(waiting, &interrupt, all) {
-                    refused.reply.error(Errno::NOLCK);
-                }
+            Err(error @ (Errno::AGAIN | Errno::ACCESS)) => {
+                self.wait_for_lock(cx, op, attempt, error, reply);
             }
             result => {
                 if op.lock.kind == LockKind::Unlock {
@@ -259,6 +263,39 @@ impl Inner {
                 }
                 reply.complete(result);
             }
+        }
+    }
+
+    /// Somebody has the lock: `error` where it is not to be waited for.
+    fn wait_for_lock(
+        &self,
+        cx: &Context<'_>,
+        op: &Setlk,
+        attempt: Attempt,
+        error: Errno,
+        reply: Reply<()>,
+    ) {
+        let (until, refusal) = match op.wait {
+            true => (None, Errno::NOLCK),
+            false if self.leaving.any(op.node.0) => (Some(Instant::now() + LEAVING), error),
+            false => return reply.error(error),
+        };
+        // It would keep unlocks from coming.
+        if !reply.may_wait() {
+            return reply.error(refusal);
+        }
+        let interrupt = cx.interrupt();
+        let waiting = Waiting {
+            attempt,
+            interrupt: Arc::clone(&interrupt),
+            reply,
+            in_the_way: None,
+            until,
+        };
+        let locks = Arc::clone(&self.locks);
+        let all = move |batch, ended| try_again(batch, &locks, ended);
+        if let Some(refused) = self.waiting.push(waiting, &interrupt, all) {
+            refused.reply.error(refusal);
         }
     }
 }

@@ -68,6 +68,11 @@ impl Claims {
     pub(crate) fn prune(&self) {
         lock(&self.0).retain(|(_, claimed)| claimed.strong_count() > 0);
     }
+
+    /// Whether there are any, gone or not.
+    pub(crate) fn any(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
 }
 
 /// A lock in the way of another.

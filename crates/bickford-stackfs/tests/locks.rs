@@ -6,7 +6,13 @@ mod support;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
+use bickford::layer::{
+    Call, Interest, Layer, OperationKind, OperationSet, PostCalls, PreCalls, Step,
+};
+use bickford::ops::{Release, Setlk};
 use bickford_stackfs::Preset;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -74,4 +80,88 @@ fn a_lock_outlives_a_handle_that_its_owner_has_closed_before() {
         drop(second);
         assert!(!is_locked(&mount));
     }
+}
+
+/// Has RELEASE wait until the second request for a lock has come, and that one be done meanwhile.
+#[derive(Default)]
+struct Overtaken {
+    requests: Mutex<usize>,
+    came: Condvar,
+}
+
+impl PreCalls for Overtaken {
+    fn setlk(&self, _: &Call<'_>, _: &mut Setlk) -> Step<()> {
+        *self.requests.lock().unwrap() += 1;
+        self.came.notify_all();
+        Step::Continue
+    }
+
+    fn release(&self, _: &Call<'_>, _: &mut Release) -> Step<()> {
+        let requests = self.requests.lock().unwrap();
+        let few = |requests: &mut usize| *requests < 2;
+        let longest = Duration::from_secs(10);
+        drop(
+            self.came
+                .wait_timeout_while(requests, longest, few)
+                .unwrap(),
+        );
+        std::thread::sleep(Duration::from_millis(20));
+        Step::Continue
+    }
+}
+
+impl PostCalls for Overtaken {}
+
+impl Layer for Overtaken {
+    fn name(&self) -> &str {
+        "overtaken"
+    }
+
+    fn interest(&self) -> Interest {
+        Interest {
+            pre: OperationSet::of(&[OperationKind::Setlk, OperationKind::Release]),
+            ..Interest::default()
+        }
+    }
+}
+
+/// Whether a lock that is not waited for is had when the file of who had it has just been closed.
+fn is_had_after_close() -> bool {
+    let lower = tempfile::tempdir().unwrap();
+    fs::write(lower.path().join("f"), "").unwrap();
+    let mount = Mount::below_layer(Overtaken::default(), lower, |builder| {
+        builder.settings(Preset::Opt.settings())
+    });
+    let [first, second] = [(); 2].map(|()| open(&mount.path("f")));
+    rustix::fs::flock(&first, LOCK).unwrap();
+    drop(first);
+    rustix::fs::flock(&second, LOCK).is_ok()
+}
+
+/// Close(2) comes back before the daemon has heard of the end of the open file.
+#[test]
+fn a_lock_can_be_had_when_its_holder_has_closed_the_file() {
+    if !can_mount() {
+        return;
+    }
+    // More than once: how long such a lock is waited for is bounded.
+    assert!((0..5).any(|_| is_had_after_close()));
+}
+
+/// Who asks for what somebody has is refused, whoever has closed a copy of the descriptor.
+#[test]
+fn a_lock_that_is_held_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(Preset::Opt);
+    fs::write(mount.below("f"), "").unwrap();
+    let [first, second] = [(); 2].map(|()| open(&mount.path("f")));
+    rustix::fs::flock(&first, LOCK).unwrap();
+    for _ in 0..2 {
+        assert_eq!(rustix::fs::flock(&second, LOCK), Err(Errno::AGAIN));
+        drop(first.try_clone().unwrap());
+    }
+    drop(first);
+    rustix::fs::flock(&second, LOCK).unwrap();
 }
