@@ -53,7 +53,7 @@ pub(crate) struct OpenFile {
     pub(crate) reports: bool,
     /// What record locks were taken through this handle.
     pub(crate) claims: Claims,
-    /// Whether it may be about to go, with its locks.
+    /// Whether it may be about to go, with its locks: says so until these are gone, so it is dropped after them.
     pub(crate) left: Mutex<Option<Left>>,
 }
 

@@ -221,7 +221,11 @@ fn try_again(batch: Vec<Waiting>, locks: &RecordLocks, ended: bool) -> Vec<Waiti
         };
         match result {
             Err(Errno::AGAIN | Errno::ACCESS) if !over => kept.push(waiting),
-            result => waiting.reply.complete(result),
+            result => {
+                let Waiting { attempt, reply, .. } = waiting;
+                drop(attempt);
+                reply.complete(result);
+            }
         }
     }
     refuse_deadlocks(&mut kept, locks);
@@ -253,33 +257,38 @@ impl Inner {
             Ok(attempt) => attempt,
             Err(error) => return reply.error(error),
         };
+        // Before the attempt: a holder that goes in between is none that the attempt met.
+        let leaving = self.leaving.any(op.node.0);
         match attempt.run(&self.locks) {
             Err(error @ (Errno::AGAIN | Errno::ACCESS)) => {
-                self.wait_for_lock(cx, op, attempt, error, reply);
+                let refusal = match op.wait {
+                    true => Errno::NOLCK,
+                    false if leaving => error,
+                    false => return reply.error(error),
+                };
+                self.wait_for_lock(cx, op, attempt, refusal, reply);
             }
             result => {
                 if op.lock.kind == LockKind::Unlock {
                     self.waiting.wake();
                 }
+                // Its descriptor keeps the lock, and who has the answer may close the file.
+                drop(attempt);
                 reply.complete(result);
             }
         }
     }
 
-    /// Somebody has the lock: `error` where it is not to be waited for.
+    /// Somebody has the lock: `refusal` where it cannot be waited for, or not for longer.
     fn wait_for_lock(
         &self,
         cx: &Context<'_>,
         op: &Setlk,
         attempt: Attempt,
-        error: Errno,
+        refusal: Errno,
         reply: Reply<()>,
     ) {
-        let (until, refusal) = match op.wait {
-            true => (None, Errno::NOLCK),
-            false if self.leaving.any(op.node.0) => (Some(Instant::now() + LEAVING), error),
-            false => return reply.error(error),
-        };
+        let until = (!op.wait).then(|| Instant::now() + LEAVING);
         // It would keep unlocks from coming.
         if !reply.may_wait() {
             return reply.error(refusal);
