@@ -39,6 +39,15 @@ struct Entry {
     received: Stamp,
     interrupt: Option<Arc<Interrupt>>,
     interrupted: bool,
+    /// The signals of its caller were looked at.
+    looked_at: bool,
+}
+
+/// Who looks at the signals of callers, where the kernel does not tell of all of them.
+struct Seeker {
+    bell: Box<dyn Fn() + Send + Sync>,
+    /// Since the last look the bell was rung, or there were requests too young for it.
+    due: AtomicBool,
 }
 
 /// On cache lines of its own.
@@ -85,6 +94,7 @@ pub struct InFlight {
     over: AtomicBool,
     /// Where somebody wants to know.
     activity: OnceLock<Arc<Activity>>,
+    seeker: OnceLock<Seeker>,
 }
 
 const SHARDS: usize = 64;
@@ -125,6 +135,7 @@ impl InFlight {
             early_count: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             activity: OnceLock::new(),
+            seeker: OnceLock::new(),
         }
     }
 
@@ -165,6 +176,7 @@ impl InFlight {
             received,
             interrupt: None,
             interrupted: false,
+            looked_at: false,
         };
         let reused = self.shards.get(number)?.lock().reuse(entry);
         let slot = match reused {
@@ -223,14 +235,67 @@ impl InFlight {
     /// slot may be another one's: then it is an interrupt that nobody raises.
     pub(crate) fn interrupt_of(&self, slot: u32, unique: Unique) -> Arc<Interrupt> {
         let shard = self.shards.get(slot as usize % SHARDS).map(Shard::lock);
+        let mut is_new = false;
         let entry = shard.and_then(|mut shard| {
             let slot = shard.slots.get_mut(slot as usize / SHARDS)?;
             let entry = slot.as_mut().filter(|entry| entry.unique == unique)?;
+            is_new = entry.interrupt.is_none();
             let interrupted = entry.interrupted;
             let fresh = || Arc::new(Interrupt::new(interrupted));
             Some(Arc::clone(entry.interrupt.get_or_insert_with(fresh)))
         });
+        if is_new
+            && let Some(seeker) = self.seeker.get()
+            && !seeker.due.swap(true, Ordering::SeqCst)
+        {
+            (seeker.bell)();
+        }
         entry.unwrap_or_default()
+    }
+
+    /// Has `bell` called when some request waits for its interrupt: then [`Self::look_at_signals`] is due, until
+    /// it says otherwise.
+    pub(crate) fn seek_signals(&self, bell: impl Fn() + Send + Sync + 'static) {
+        let bell = Box::new(bell);
+        let due = AtomicBool::new(false);
+        // The first to ask is the only one.
+        let _ = self.seeker.set(Seeker { bell, due });
+    }
+
+    /// Whether [`Self::look_at_signals`] is due.
+    pub(crate) fn seeks_signals(&self) -> bool {
+        let seeker = self.seeker.get();
+        seeker.is_some_and(|seeker| seeker.due.load(Ordering::SeqCst))
+    }
+
+    /// Interrupts the requests that wait for it and whose caller (a thread) has a signal: each is looked at once, when
+    /// it is older than `age`, so that quick ones are not.
+    pub(crate) fn look_at_signals(&self, age: Duration, has_signal: impl Fn(u32) -> bool) {
+        let Some(seeker) = self.seeker.get() else {
+            return;
+        };
+        seeker.due.store(false, Ordering::SeqCst);
+        let now = Stamp::now();
+        let mut callers = Vec::new();
+        for shard in &self.shards {
+            for entry in shard.lock().slots.iter_mut().flatten() {
+                if entry.interrupt.is_none() || entry.interrupted || entry.looked_at {
+                    continue;
+                }
+                if Duration::from_nanos(now.since(entry.received)) < age {
+                    seeker.due.store(true, Ordering::SeqCst);
+                    continue;
+                }
+                entry.looked_at = true;
+                callers.push((entry.unique, entry.pid));
+            }
+        }
+        for (unique, caller) in callers {
+            // Zero is the kernel itself, or somebody in another pid namespace.
+            if caller != 0 && has_signal(caller) {
+                self.interrupt_present(unique);
+            }
+        }
     }
 
     /// The caller of a request wants it to end. Where the request is not here yet, this is
@@ -355,6 +420,41 @@ mod tests {
             .insert(0, &header(5), Opcode::Read, Stamp::now())
             .unwrap();
         assert!(!table.interrupt_of(slot, Unique(5)).is_raised());
+    }
+
+    #[test]
+    fn who_had_a_signal_before_is_looked_for_once() {
+        let table = InFlight::new(8);
+        let insert = |unique, pid| {
+            let header = InHeader {
+                pid,
+                ..header(unique)
+            };
+            let slot = table.insert(0, &header, Opcode::Read, Stamp::now());
+            (slot.unwrap(), Unique(unique))
+        };
+        let rung = Arc::new(AtomicUsize::new(0));
+        let bell = Arc::clone(&rung);
+        table.seek_signals(move || _ = bell.fetch_add(1, Ordering::SeqCst));
+        let all = [(1, 7), (2, 8), (3, 0), (4, 7)].map(|(unique, pid)| insert(unique, pid));
+        assert!(!table.seeks_signals());
+        let [first, second, third] = [0, 1, 2].map(|at: usize| {
+            let (slot, unique) = all[at];
+            table.interrupt_of(slot, unique)
+        });
+        assert_eq!(rung.load(Ordering::SeqCst), 1, "the bell is rung once");
+        table.look_at_signals(Duration::MAX, |_| panic!("all are too young"));
+        assert!(table.seeks_signals());
+        table.look_at_signals(Duration::ZERO, |pid| pid == 7 || pid == 0);
+        assert!(first.is_raised());
+        assert!(!second.is_raised() && !third.is_raised());
+        assert!(!table.seeks_signals());
+        table.look_at_signals(Duration::ZERO, |_| panic!("each was looked at"));
+        let interrupted = |request: &InFlightRequest| request.interrupted;
+        assert_eq!(
+            table.list().iter().filter(|one| interrupted(one)).count(),
+            1
+        );
     }
 
     #[test]

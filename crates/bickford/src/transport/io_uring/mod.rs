@@ -24,6 +24,7 @@ mod queue;
 mod reader;
 mod ring;
 mod schedule;
+mod signals;
 mod spawn;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use rustix::process::Pid;
 
 use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
+use super::signals;
 use super::spawn::Role;
 use super::yielding::QUIET;
 use super::{Part, Shared, spawn};
@@ -31,6 +32,15 @@ const YIELDING_TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: QUIET.subsec_nanos() as i64,
 };
+
+/// How often signals of callers are looked at while requests wait for their interrupt.
+const SIGNALS_TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+
+/// How old such requests are then at least: most are answered before.
+const SIGNALS_AGE: Duration = Duration::from_millis(10);
 
 /// How long to wait after a thread could not be started.
 const RETRY: Duration = Duration::from_secs(1);
@@ -71,6 +81,12 @@ pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) ->
         failed: None,
     };
     watcher.follow()?;
+    let bell = Arc::downgrade(shared);
+    dispatcher.in_flight().seek_signals(move || {
+        if let Some(shared) = bell.upgrade() {
+            shared.ring_bell();
+        }
+    });
     thread::Builder::new()
         .name("bickford-watch".into())
         .spawn(move || {
@@ -90,6 +106,11 @@ impl Watcher {
                 }
                 if self.shared.watching.load(Ordering::SeqCst) {
                     self.look_for_stuck();
+                }
+                // Linux 6.18 tells of no signal that a caller got before its request was handed over.
+                let in_flight = self.dispatcher.in_flight();
+                if in_flight.seeks_signals() {
+                    in_flight.look_at_signals(SIGNALS_AGE, signals::has_signal);
                 }
             }
         }
@@ -115,6 +136,8 @@ impl Watcher {
         let yielding = self.shared.yielding.is_on();
         let tick = watching.then_some(&TICK);
         let tick = tick.or(yielding.then_some(&YIELDING_TICK));
+        let signals = self.dispatcher.in_flight().seeks_signals();
+        let tick = tick.or(signals.then_some(&SIGNALS_TICK));
         let mut fds = [
             PollFd::new(&self.shared.bell, PollFlags::IN),
             PollFd::new(&self.ends, PollFlags::IN),
