@@ -46,7 +46,7 @@ impl Inner {
         }
         file.claims.prune();
         if file.holds_locks() {
-            lock(&file.left).get_or_insert_with(|| self.leaving.add(file.node));
+            self.leaving.closed(&mut lock(&file.left), file.node);
         }
         match file.reports {
             true => close_copy(&*self.descriptor(&file)?),
