@@ -40,7 +40,12 @@ pub(crate) fn abort(connection: Option<u32>, device: impl AsFd) -> io::Result<()
         return Ok(());
     };
     force(number).map_err(|_| {
-        let advice = "is fusectl mounted at /sys/fs/fuse/connections?";
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "this process may not, perhaps since it gave up rights: root can ('umount -f')"
+            }
+            _ => "is fusectl mounted at /sys/fs/fuse/connections?",
+        };
         let text = format!("abort connection {number}: {error}; {advice}");
         io::Error::new(error.kind(), text)
     })

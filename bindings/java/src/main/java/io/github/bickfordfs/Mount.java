@@ -171,13 +171,13 @@ public final class Mount implements AutoCloseable {
         return Native.connection(session);
     }
 
-    /** Waits until it is unmounted. */
+    /** Waits until it is unmounted. {@link Thread#interrupt} does not end that; another thread's {@link #close} does. */
     public void await() throws IOException {
         waitFor(-1);
     }
 
     /**
-     * Waits until it is unmounted.
+     * Waits until it is unmounted. {@link Thread#interrupt} does not end that.
      *
      * @param milliseconds for how long at most
      * @return whether it is
