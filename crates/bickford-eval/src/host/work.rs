@@ -29,7 +29,8 @@ impl WorkDirectory {
             warn(&format!(
                 "{path} is left of a run that was killed, perhaps with mounts, a loop device, memory and a changed \
                  vm.dirty_background_bytes. Once no other run needs them: umount {path}/mnt {path}/lower, losetup -d the \
-                 device that 'losetup -j {path}/image' shows, and remove the directory; docs/evaluation.md has all steps"
+                 device that losetup -l shows for a file in it, umount {path}/ram, and remove the directory; \
+                 docs/evaluation.md has all steps"
             ));
         }
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
