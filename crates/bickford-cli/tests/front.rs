@@ -35,7 +35,7 @@ fn waiting_with_signals(place: &Place, signals: &str) -> (Child, Pid) {
     let mut daemon = None;
     wait_until("the mount is asked for its statistics", || {
         daemon = in_the_background(own);
-        daemon.is_some_and(serves) && is_asking(own) && is_asked(place)
+        daemon.is_some_and(serves) && is_asking(own)
     });
     (front, daemon.unwrap())
 }
@@ -57,13 +57,6 @@ fn serves(daemon: Pid) -> bool {
 fn is_asking(front: Pid) -> bool {
     let wchan = fs::read_to_string(format!("/proc/{}/wchan", front.as_raw_nonzero()));
     wchan.is_ok_and(|name| name.contains("request_wait") || name.contains("fuse"))
-}
-
-/// Whether the daemon has the request: of a signal that comes just before, Linux tells it nothing over io_uring.
-fn is_asked(place: &Place) -> bool {
-    let output = run(bickford().args(["stat", "--json"]).arg(place.mountpoint()));
-    let report = serde_json::from_slice::<serde_json::Value>(&output.stdout);
-    report.is_ok_and(|report| report["session"]["in_flight"][0]["name"] == "STATFS")
 }
 
 fn is_gone(process: Pid) -> bool {
