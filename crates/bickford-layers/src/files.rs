@@ -2,10 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 /// Neither the start nor the end of a session waits for the reader of a FIFO.
@@ -22,7 +23,14 @@ fn nonblocking(mode: u32) -> OpenOptions {
 /// # Errors
 /// Those of open(2); ENXIO for a FIFO that nobody reads. [`advice`] says what to do.
 pub fn append(path: &Path, mode: u32) -> io::Result<File> {
-    nonblocking(mode).append(true).open(path)
+    append_in(CWD, path, mode)
+}
+
+/// As [`append`], with a name in a directory.
+pub(crate) fn append_in(directory: BorrowedFd<'_>, name: &Path, mode: u32) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode);
+    Ok(openat(directory, name, flags | OFlags::NONBLOCK, mode)?.into())
 }
 
 /// A text of at most so many bytes.

@@ -73,33 +73,15 @@ pub fn unmount(point: &Path, patience: Duration) -> Result<Option<String>, Strin
 /// a copy of what was. Empty where nobody is found.
 #[must_use]
 pub fn elsewhere(device: &str) -> String {
-    fs::metadata(device).map_or(String::new(), |found| holder(found.rdev()))
-}
-
-/// The same for the device with this number.
-fn holder(number: u64) -> String {
-    let number = format!(
-        "{}:{}",
-        rustix::fs::major(number),
-        rustix::fs::minor(number)
-    );
-    let mounted = |process: &Path| {
-        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-        mounts
-            .lines()
-            .any(|line| line.split(' ').nth(2) == Some(&number))
+    let Ok(metadata) = fs::metadata(device) else {
+        return String::new();
     };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut holders = processes.filter_map(|entry| {
-        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
-        mounted(&entry.path()).then_some(id)
-    });
-    holders.next().map_or(String::new(), |id| {
-        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+    let found = bickford::mount::device_elsewhere(metadata.rdev());
+    found.first().map_or(String::new(), |first| {
         format!(
-            "; process {id} ({}) has a copy of the mount in a mount namespace of its own (as unshare(1) makes one): \
-             end it, and keep others from making such while this runs",
-            name.trim()
+            "; process {} ({}) has a copy of the mount in a mount namespace of its own (as unshare(1) makes one): end it, \
+             and keep others from making such while this runs",
+            first.pid, first.name
         )
     })
 }
@@ -124,13 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_mount_is_named() {
-        let own = fs::metadata("/proc").unwrap().dev();
-        let told = holder(own);
-        assert!(
-            told.contains("; process ") && told.contains("a copy of the mount"),
-            "{told}"
-        );
+    fn nobody_has_what_is_no_device_with_a_file_system() {
         assert_eq!(elsewhere("/dev/null"), "");
         assert_eq!(elsewhere("/nothing-is-here"), "");
     }

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::files::append;
+use crate::files::{append, append_in};
 
 /// When a file is rotated, and what is kept.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,7 @@ impl LogFile {
         if self.is_named()? {
             self.rename(rotation)?;
         }
-        let file = append_in(&self.directory, &self.name)?;
+        let file = append_in(self.directory.as_fd(), &self.name, MODE)?;
         let metadata = file.metadata()?;
         self.written = metadata.len();
         self.rotation = metadata.is_file().then_some(rotation);
@@ -175,18 +175,6 @@ impl LogFile {
         }
         Ok(renameat(directory, name, directory, numbered(name, 1))?)
     }
-}
-
-/// As [`append`], in a directory.
-fn append_in(directory: &OwnedFd, name: &Path) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = openat(
-        directory,
-        name,
-        flags | OFlags::NONBLOCK,
-        Mode::from_raw_mode(MODE),
-    )?;
-    Ok(file.into())
 }
 
 #[cfg(test)]

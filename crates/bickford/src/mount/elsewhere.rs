@@ -36,6 +36,17 @@ impl fmt::Display for Elsewhere {
 /// The file system must be there: the number of its device may be another's later.
 #[must_use]
 pub fn elsewhere(entry: &MountEntry) -> Vec<Elsewhere> {
+    find(|other| is_same(other, entry))
+}
+
+/// The same for the file system on a device, whose number st_rdev of stat(2) has.
+#[must_use]
+pub fn device_elsewhere(number: u64) -> Vec<Elsewhere> {
+    let number = (rustix::fs::major(number), rustix::fs::minor(number));
+    find(|other| (other.major, other.minor) == number)
+}
+
+fn find(is_sought: impl Fn(&MountEntry) -> bool) -> Vec<Elsewhere> {
     let namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
     let Some(own) = namespace(Path::new("/proc/self")) else {
         return Vec::new();
@@ -47,11 +58,11 @@ pub fn elsewhere(entry: &MountEntry) -> Vec<Elsewhere> {
             return None;
         }
         let mounts = MountEntry::listed_in(&process.join("mountinfo")).ok()?;
-        let same = mounts.into_iter().find(|other| is_same(other, entry))?;
+        let found = mounts.into_iter().find(|other| is_sought(other))?;
         Some(Elsewhere {
             pid,
             name: busy::name(&process),
-            mountpoint: same.mountpoint,
+            mountpoint: found.mountpoint,
         })
     };
     processes().into_iter().filter_map(look).collect()
@@ -71,4 +82,35 @@ fn is_same(one: &MountEntry, other: &MountEntry) -> bool {
     let key = |entry: &MountEntry| (entry.major, entry.minor);
     let names = |entry: &MountEntry| (entry.fs_type.clone(), entry.source.clone());
     key(one) == key(other) && names(one) == names(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::MetadataExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_in_another_mount_namespace_is_found() {
+        // Others may make none.
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", "echo; read -r line"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        let number = fs::metadata("/proc").unwrap().dev();
+        let found = device_elsewhere(number);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let it = found.iter().find(|one| one.pid == child.id());
+        assert_eq!(it.unwrap().mountpoint, Path::new("/proc"), "{found:?}");
+        let after = device_elsewhere(number);
+        assert!(after.iter().all(|one| one.pid != child.id()));
+    }
 }

@@ -31,7 +31,7 @@ use thiserror::Error;
 pub use self::busy::{Holder, Use};
 pub use self::config::{FUSE_CONF, FuseConfig};
 pub use self::direct::probe_device;
-pub use self::elsewhere::{Elsewhere, elsewhere};
+pub use self::elsewhere::{Elsewhere, device_elsewhere, elsewhere};
 pub use self::fusermount::find_fusermount;
 pub use self::mountinfo::MountEntry;
 pub use self::option_text::{OptionError, escape_option, fsname_of, split_options, unknown};

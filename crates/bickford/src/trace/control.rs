@@ -146,12 +146,16 @@ fn listen_at(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
             .create(directory)?;
         let found = std::fs::symlink_metadata(directory)?;
         if !found.is_dir() {
-            return Err(io::Error::other("its directory is none; remove that"));
+            return Err(io::Error::other(format!(
+                "{} is no directory; remove it",
+                directory.display()
+            )));
         }
         let owner = found.uid();
         if owner != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
-                "its directory belongs to user {owner}"
+                "{} belongs to user {owner}",
+                directory.display()
             )));
         }
     }
