@@ -8,13 +8,44 @@
 //! the access mode itself.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::sys::device;
 
+/// Registers backing files with one connection, from any thread, and also after the reply that it came
+/// from ([`Reply::backings`](crate::Reply::backings)) was answered. Like a reply it keeps the device open.
+#[derive(Clone, Debug)]
+pub struct Backings {
+    device: Arc<OwnedFd>,
+}
+
+impl Backings {
+    pub(crate) fn new(device: &Arc<OwnedFd>) -> Self {
+        Self {
+            device: Arc::clone(device),
+        }
+    }
+
+    /// Registers a file (`FUSE_DEV_IOC_BACKING_OPEN`), which may be closed afterwards.
+    ///
+    /// # Errors
+    /// EPERM where pass-through was not negotiated, or without CAP_SYS_ADMIN; ELOOP where the file's
+    /// file system is stacked as deep as the session allows
+    /// ([`Negotiation::set_max_stack_depth`](crate::Negotiation::set_max_stack_depth)); EISDIR and the like
+    /// for what is no regular file.
+    pub fn open(&self, file: impl AsFd) -> io::Result<Backing> {
+        let id = device::open_backing(self.device.as_fd(), file.as_fd())?;
+        Ok(Backing {
+            device: Arc::clone(&self.device),
+            id,
+        })
+    }
+}
+
 /// A file that is registered with a connection; given back when this is dropped. Opens that name
-/// it keep it alive in the kernel.
+/// it keep it alive in the kernel, but only once it has looked it up, which the thread that opens does some
+/// time after the answer was sent: keep this until RELEASE.
 #[derive(Debug)]
 pub struct Backing {
     device: Arc<OwnedFd>,
@@ -22,14 +53,6 @@ pub struct Backing {
 }
 
 impl Backing {
-    pub(crate) fn open(device: &Arc<OwnedFd>, file: BorrowedFd<'_>) -> io::Result<Self> {
-        let id = device::open_backing(device.as_fd(), file)?;
-        Ok(Self {
-            device: Arc::clone(device),
-            id,
-        })
-    }
-
     /// The id for [`crate::ops::Opened::backing_id`].
     #[must_use]
     pub fn id(&self) -> i32 {

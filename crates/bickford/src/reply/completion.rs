@@ -3,14 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bickford_abi::Opcode;
 use rustix::io::Errno;
 
 use crate::Unique;
-use crate::backing::Backing;
+use crate::backing::Backings;
 use crate::dispatch::Tables;
 use crate::notify::PRUNE_SINCE;
 use crate::ops::{Answer, Data, Encoder, Encoding, WrittenBack};
@@ -170,8 +169,8 @@ impl Completion {
         self.responder.may_wait()
     }
 
-    pub(crate) fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
-        self.responder.open_backing(file)
+    pub(crate) fn backings(&self) -> Option<Backings> {
+        self.responder.backings()
     }
 
     fn not_taken(&self, answer: &Outgoing<'_>, error: &io::Error) {

@@ -5,14 +5,14 @@ mod completion;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
 pub use completion::Completion;
 pub(crate) use completion::report_panic;
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Backings};
 use crate::ops::Answer;
 
 /// The right, and the duty, to answer one request.
@@ -31,7 +31,7 @@ trait Intercept<A>: Send {
 
     fn may_wait(&self) -> bool;
 
-    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>>;
+    fn backings(&self) -> Option<Backings>;
 }
 
 /// A closure.
@@ -46,7 +46,7 @@ impl<A, C: FnOnce(Result<A, Errno>) + Send> Intercept<A> for Alone<C> {
         true
     }
 
-    fn open_backing(&self, _: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
+    fn backings(&self) -> Option<Backings> {
         None
     }
 }
@@ -64,8 +64,8 @@ impl<A: Answer, B, C: FnOnce(Result<B, Errno>, Reply<A>) + Send> Intercept<B> fo
         self.1.may_wait()
     }
 
-    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
-        self.1.open_backing(file)
+    fn backings(&self) -> Option<Backings> {
+        self.1.backings()
     }
 }
 
@@ -153,9 +153,16 @@ impl<A: Answer> Reply<A> {
     /// to; see [`crate::backing`]. `None` when the answer does not go to the kernel through a
     /// device.
     pub fn open_backing(&self, file: impl AsFd) -> Option<io::Result<Backing>> {
+        Some(self.backings()?.open(file))
+    }
+
+    /// What registers backing files with the session that this reply belongs to, when that is not done
+    /// before the answer. `None` as for [`Self::open_backing`].
+    #[must_use]
+    pub fn backings(&self) -> Option<Backings> {
         match &self.route {
-            Route::Kernel(completion, _) => completion.open_backing(file.as_fd()),
-            Route::Interceptor(interceptor) => interceptor.open_backing(file.as_fd()),
+            Route::Kernel(completion, _) => completion.backings(),
+            Route::Interceptor(interceptor) => interceptor.backings(),
             Route::Done => None,
         }
     }

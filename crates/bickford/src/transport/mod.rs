@@ -8,12 +8,11 @@ pub mod io_uring;
 pub mod memory;
 
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
 use crate::Unique;
-use crate::backing::Backing;
+use crate::backing::Backings;
 use crate::ops::Data;
 
 pub use choice::{Transport, TransportChoice, TransportInForce, Yielding};
@@ -70,9 +69,8 @@ pub trait Responder: Send + Sync + 'static {
         true
     }
 
-    /// Registers a backing file with the connection, where there is one.
-    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
-        let _ = file;
+    /// What registers backing files with the connection, where there is one.
+    fn backings(&self) -> Option<Backings> {
         None
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::splice::{self, Pipe, Sent};
-use crate::backing::Backing;
+use crate::backing::Backings;
 use crate::ops::{Data, FileRange};
 use crate::sys::device;
 use crate::transport::buffer::{Buffer, IDLE_KEEP};
@@ -190,8 +190,8 @@ impl Responder for Channel {
         }
     }
 
-    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
-        Some(Backing::open(&self.device, file))
+    fn backings(&self) -> Option<Backings> {
+        Some(Backings::new(&self.device))
     }
 }
 

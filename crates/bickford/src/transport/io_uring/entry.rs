@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::handover::Handover;
 use super::queue::Queue;
-use crate::backing::Backing;
+use crate::backing::Backings;
 use crate::sys::uring::{Held, Waker};
 use crate::transport::{Outgoing, Responder, Ticket, failure};
 
@@ -273,7 +273,7 @@ impl Responder for Port {
         self.queue.upgrade().is_none_or(|queue| queue.may_wait())
     }
 
-    fn open_backing(&self, file: BorrowedFd<'_>) -> Option<io::Result<Backing>> {
-        Some(Backing::open(&self.device, file))
+    fn backings(&self) -> Option<Backings> {
+        Some(Backings::new(&self.device))
     }
 }
