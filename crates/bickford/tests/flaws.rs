@@ -8,20 +8,24 @@ mod log;
 mod support;
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bickford::abi::OpenOutFlags;
 use bickford::ops::{
-    Attr, Attributes, Create, Created, Entry, Getattr, Link, Lookup, Mkdir, Mknod, Opened, Symlink,
-    Tmpfile,
+    Attr, Attributes, Copied, CopyFileRange, Create, Created, Entry, Getattr, Link, Lookup, Mkdir,
+    Mknod, Open, Opened, Symlink, Tmpfile, Write, Written,
 };
 use bickford::{Blocking, Context, Errno, FileHandle, NodeId, Result, filesystem};
 use log::Log;
 use support::{Fixture, over_each_transport};
 
 const FILE: NodeId = NodeId(2);
+/// Opened for pass-through without a backing file, and with a flag that does not go with it.
+const BARE: NodeId = NodeId(9);
+const KEPT: NodeId = NodeId(10);
 
 /// Answers what kernels do not take, but of `file` and the root.
 #[derive(Default)]
@@ -55,6 +59,9 @@ impl filesystem::blocking::FileSystem for Subject {
                 },
             ),
             b"huge" => entry(NodeId(4), Attr::file(4, 0o644, u64::MAX)),
+            b"full" => entry(NodeId(11), Attr::file(11, 0o644, 3)),
+            b"bare" => entry(BARE, file),
+            b"kept" => entry(KEPT, file),
             b"negative" => Ok(Entry::negative(Duration::ZERO)),
             _ => Err(Errno::NOENT),
         }
@@ -93,6 +100,28 @@ impl filesystem::blocking::FileSystem for Subject {
 
     fn link(&self, _: &Context<'_>, _: Link<'_>) -> Result<Entry> {
         entry(NodeId::ROOT, Attr::directory(1, 0o755))
+    }
+
+    fn open(&self, _: &Context<'_>, op: Open) -> Result<Opened> {
+        let (flags, backing_id) = match op.node {
+            BARE => (OpenOutFlags::PASSTHROUGH, 0),
+            KEPT => (OpenOutFlags::PASSTHROUGH | OpenOutFlags::KEEP_CACHE, 1),
+            // So that a write is one request.
+            _ => (OpenOutFlags::DIRECT_IO, 0),
+        };
+        Ok(Opened {
+            flags,
+            backing_id,
+            ..Opened::default()
+        })
+    }
+
+    fn write(&self, _: &Context<'_>, op: Write<'_>) -> Result<Written> {
+        Ok(Written(op.data.len() as u32 + 1))
+    }
+
+    fn copy_file_range(&self, _: &Context<'_>, op: CopyFileRange) -> Result<Copied> {
+        Ok(Copied(op.length + 1))
     }
 
     fn create(&self, _: &Context<'_>, _: Create<'_>) -> Result<Created> {
@@ -138,6 +167,14 @@ fn an_answer_that_the_kernel_does_not_take_is_eio_and_said() {
         subject.0.spoilt.store(true, Ordering::SeqCst);
         let file = File::open(path("file")).unwrap();
         is_said("no type", file.metadata().map(drop));
+        is_said("no backing file", File::open(path("bare")).map(drop));
+        is_said("FOPEN_NOFLUSH beside", File::open(path("kept")).map(drop));
+        let writing = OpenOptions::new().write(true).open(path("file")).unwrap();
+        is_said("more bytes", (&writing).write(b"one").map(drop));
+        let full = File::open(path("full")).unwrap();
+        let copied = rustix::fs::copy_file_range(&full, None, &writing, None, 3);
+        is_said("more bytes", copied.map(drop).map_err(io::Error::from));
+        drop((full, writing));
 
         // Nothing of it is for good.
         assert_eq!(file.metadata().unwrap().len(), 0);

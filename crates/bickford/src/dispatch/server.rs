@@ -439,6 +439,7 @@ impl Server {
             opcode,
             minor: protocol.minor,
             room: usize::MAX,
+            to_move: 0,
             written_back: None,
             uncached: self.asks_each_time(opcode, header.nodeid),
             slot,
@@ -479,6 +480,7 @@ macro_rules! define_call {
                             match <$operation>::decode(cx.header, &mut incoming.body, protocol) {
                                 Ok(op) => {
                                     completion.room = op.room();
+                                    completion.to_move = op.to_move();
                                     completion.written_back = op.written_back();
                                     self.filesystem.$method(cx, op, Reply::new(completion));
                                 }

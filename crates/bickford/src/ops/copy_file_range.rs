@@ -44,6 +44,10 @@ impl Operation<'_> for CopyFileRange {
             flags: input.flags,
         })
     }
+
+    fn to_move(&self) -> u64 {
+        self.length
+    }
 }
 
 /// How many bytes were copied.
@@ -51,6 +55,10 @@ impl Operation<'_> for CopyFileRange {
 pub struct Copied(pub u64);
 
 impl Answer for Copied {
+    fn moved(&self) -> u64 {
+        self.0
+    }
+
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         if encoding.opcode == Opcode::CopyFileRange64 {
             out.put(&CopyFileRangeOut {

@@ -107,7 +107,8 @@ pub struct Created {
 
 impl Answer for Created {
     fn flaw(&self, opcode: Opcode) -> Option<&'static str> {
-        self.entry.flaw(opcode)
+        let flaw = self.entry.flaw(opcode);
+        flaw.or_else(|| self.opened.flaw(opcode))
     }
 
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {

@@ -102,6 +102,11 @@ pub trait Operation<'a>: Sized {
         usize::MAX
     }
 
+    /// How many bytes are to be written or copied. By default: it moves none.
+    fn to_move(&self) -> u64 {
+        0
+    }
+
     /// What the kernel writes back from its cache by this operation. By default: nothing.
     fn written_back(&self) -> Option<WrittenBack> {
         None
@@ -119,9 +124,9 @@ pub struct WrittenBack {
 
 /// What an operation is answered with when it succeeds.
 pub trait Answer: Sized + Send + 'static {
-    /// Whether less than `length` bytes were written.
-    fn falls_short_of(&self, _length: usize) -> bool {
-        false
+    /// How many bytes were written or copied: no more than there were to move. By default: it moves none.
+    fn moved(&self) -> u64 {
+        0
     }
 
     /// Why the kernel would not take this as an answer to `opcode`. It gives the caller EIO then without a

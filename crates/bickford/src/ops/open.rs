@@ -1,6 +1,6 @@
 //! OPEN and OPENDIR.
 
-use bickford_abi::{InHeader, OpenIn, OpenInFlags, OpenOut, OpenOutFlags};
+use bickford_abi::{InHeader, Opcode, OpenIn, OpenInFlags, OpenOut, OpenOutFlags};
 
 use super::{Answer, Encoder, Encoding, Operation, Protocol};
 use crate::decode::{Cursor, Malformed};
@@ -60,7 +60,8 @@ pub struct Opened {
     pub handle: FileHandle,
     /// How the kernel is to treat it.
     pub flags: OpenOutFlags,
-    /// The backing file to read and write, with [`OpenOutFlags::PASSTHROUGH`].
+    /// The backing file to read and write, with [`OpenOutFlags::PASSTHROUGH`], beside which the kernel takes no
+    /// flags but `DIRECT_IO`, `PARALLEL_DIRECT_WRITES` and `NOFLUSH`.
     pub backing_id: i32,
 }
 
@@ -84,6 +85,23 @@ impl Opened {
 }
 
 impl Answer for Opened {
+    fn flaw(&self, opcode: Opcode) -> Option<&'static str> {
+        let passthrough = self.flags.contains(OpenOutFlags::PASSTHROUGH);
+        if opcode == Opcode::Opendir || !passthrough {
+            return None;
+        }
+        if self.backing_id <= 0 {
+            return Some("it has FOPEN_PASSTHROUGH and no backing file");
+        }
+        let with_it = OpenOutFlags::PASSTHROUGH
+            | OpenOutFlags::DIRECT_IO
+            | OpenOutFlags::PARALLEL_DIRECT_WRITES
+            | OpenOutFlags::NOFLUSH;
+        (!with_it.contains(self.flags)).then_some(
+            "it has FOPEN_PASSTHROUGH and more than FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES and FOPEN_NOFLUSH beside",
+        )
+    }
+
     fn encode(self, _: &Encoding, out: &mut Encoder) {
         out.put(&self.to_abi());
     }

@@ -54,6 +54,10 @@ impl<'a> Operation<'a> for Write<'a> {
         })
     }
 
+    fn to_move(&self) -> u64 {
+        self.data.len() as u64
+    }
+
     fn written_back(&self) -> Option<WrittenBack> {
         let cached = self.write_flags.contains(WriteFlags::CACHE);
         cached.then(|| WrittenBack {
@@ -69,8 +73,8 @@ impl<'a> Operation<'a> for Write<'a> {
 pub struct Written(pub u32);
 
 impl Answer for Written {
-    fn falls_short_of(&self, length: usize) -> bool {
-        (self.0 as usize) < length
+    fn moved(&self) -> u64 {
+        self.0.into()
     }
 
     fn encode(self, _: &Encoding, out: &mut Encoder) {

@@ -25,6 +25,8 @@ pub struct Completion {
     pub(crate) minor: u32,
     /// What the kernel takes at most.
     pub(crate) room: usize,
+    /// How many bytes it says at most that were moved.
+    pub(crate) to_move: u64,
     pub(crate) written_back: Option<WrittenBack>,
     /// See [`Encoding::uncached`].
     pub(crate) uncached: bool,
@@ -45,13 +47,16 @@ impl Completion {
             Ok(answer)
                 if self
                     .written_back
-                    .is_some_and(|of| answer.falls_short_of(of.length)) =>
+                    .is_some_and(|of| answer.moved() < of.length as u64) =>
             {
                 self.fail(Errno::NOSPC);
             }
             Ok(answer) => {
                 if let Some(flaw) = answer.flaw(self.opcode) {
                     return self.refuse(flaw);
+                }
+                if answer.moved() > self.to_move {
+                    return self.refuse("it says that more bytes were moved than there were");
                 }
                 let mut encoder = Encoder::default();
                 answer.encode(
