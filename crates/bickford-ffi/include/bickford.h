@@ -537,6 +537,31 @@ typedef struct bickford_negotiated {
 extern "C" {
 #endif // __cplusplus
 
+// Registers a file that is open as `fd` with the session of a reply, so that the kernel reads and writes
+// it for an open file: the answer of an OPEN, CREATE or TMPFILE then has `FOPEN_PASSTHROUGH` in its
+// `open_flags`, with none of the others but `FOPEN_DIRECT_IO`, `FOPEN_PARALLEL_DIRECT_WRITES` and
+// `FOPEN_NOFLUSH`, and in `backing` what this returns: a number above zero. All opens of an inode at a
+// time have to name the same. The kernel does not ask how `fd` was opened: see yourself to it that nobody
+// writes who may not. `fd` may be closed at once. `backing` gets a number for
+// `bickford_backing_close`, which is for RELEASE: the kernel looks the file up some time after the answer. What is
+// left is closed when the session ends. Needs a mount with `max_stack_depth`, Linux 6.9 and CAP_SYS_ADMIN, or it is
+// `BICKFORD_ERROR_SYSTEM`.
+//
+// # Safety
+// `reply` came to the callback that runs and was not deferred; `fd` is open; `backing` points to a number.
+int32_t bickford_reply_open_backing(struct bickford_reply *reply,
+                                    int32_t fd,
+                                    uint64_t *backing);
+
+// As `bickford_reply_open_backing`, for a deferred reply that was not completed.
+//
+// # Safety
+// `fd` is open; `backing` points to a number.
+int32_t bickford_deferred_open_backing(uint64_t handle, int32_t fd, uint64_t *backing);
+
+// Gives a registered file back, when the last open that names it was released.
+int32_t bickford_backing_close(uint64_t backing);
+
 // Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`
 // gets is for `bickford_deferred_complete`, from any thread, even before the callback has
 // returned. The buffer of the answer stays until then; request and answer do not. A callback that
@@ -673,6 +698,19 @@ int32_t bickford_notify_retrieve(uint64_t session,
                                  bickford_retrieved receive,
                                  void *user);
 
+// Lets every cached name of the mount expire: each is looked up again at its next use. Linux before 6.16 does not
+// know of it, and does nothing.
+int32_t bickford_notify_epoch(uint64_t session);
+
+// Asks the kernel to forget `count` inodes, as far as nobody uses them; `BICKFORD_OP_FORGET` tells of those that it
+// forgets. Linux before 6.18 does not know of it, and does nothing.
+//
+// # Safety
+// `nodes` points to `count` numbers.
+int32_t bickford_notify_prune(uint64_t session,
+                              const uint64_t *nodes,
+                              uint64_t count);
+
 // Wakes whoever polls: `waiter` is the offset of the POLL request.
 int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
 
@@ -681,14 +719,15 @@ int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
 int32_t bickford_notify_flush(uint64_t session);
 
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-// `transport=auto|dev|uring`, `prompt`, `no_yielding` and `allow_idmap`, with commas between, or NULL; `config` may be NULL for
-// the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
+// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap` and `max_stack_depth=1|2`, with commas between, or NULL;
+// `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 // `prompt` says that no call waits for another request of the session, be it by a lock that is
 // held until another request comes, or by using what it is mounted on: a thread of io_uring then
 // takes several requests at a time while calls are quick. `no_yielding` has threads of io_uring never
 // yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
 // `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
-// something is made. `session` gets the number of the
+// something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
+// on an overlay; it rules out the kernel's write-back cache. `session` gets the number of the
 // session. When this returns, the mount answers; close the session with `bickford_session_close`.
 //
 // # Safety

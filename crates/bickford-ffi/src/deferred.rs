@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bickford::backing::Backings;
 use bickford::{Context, Errno, Interrupt, Reply};
 
 use crate::abi::{
     BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_answer, bickford_reply, bickford_request,
 };
 use crate::answer::{Buffer, FlatAnswer};
+use crate::backing::{self, Registrar};
 use crate::guard::{Failure, guarded};
 
 /// How many replies may wait at once.
@@ -22,6 +24,8 @@ struct Deferred {
     /// `None` when the session has ended: a reply keeps the device open. The buffer stays, since
     /// somebody may be writing into it.
     complete: Option<Complete>,
+    /// `None` then, too, for the same reason.
+    backings: Option<Backings>,
     buffer: Buffer,
     interrupt: Arc<Interrupt>,
 }
@@ -67,13 +71,19 @@ impl Owner {
         let ended: Vec<Complete> = waiting().as_mut().map_or_else(Vec::new, |waiting| {
             let replies = waiting.replies.values_mut();
             let own = replies.filter(|deferred| deferred.owner == self);
-            let ended: Vec<Complete> = own.filter_map(|own| own.complete.take()).collect();
+            let ended: Vec<Complete> = own
+                .filter_map(|own| {
+                    own.backings = None;
+                    own.complete.take()
+                })
+                .collect();
             waiting.owed -= ended.len();
             ended
         });
         for complete in ended {
             complete(Err(Errno::NODEV), Buffer::default());
         }
+        backing::end(self);
     }
 }
 
@@ -141,6 +151,7 @@ pub(crate) struct InCall<'a, A: FlatAnswer> {
 trait Defer {
     fn defer(&mut self) -> Result<u64, Failure>;
     fn is_interrupted(&self) -> bool;
+    fn registrar(&self) -> Registrar;
 }
 
 impl<A: FlatAnswer> Defer for InCall<'_, A> {
@@ -159,6 +170,7 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         let Some(reply) = self.reply.take() else {
             return Err(Failure::argument("the reply was completed"));
         };
+        let backings = reply.backings();
         let request = Snapshot::new(self.request);
         let complete = move |result: Result<&bickford_answer, Errno>, buffer: Buffer| {
             let request = request;
@@ -175,6 +187,7 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
             Deferred {
                 owner: self.owner,
                 complete: Some(Box::new(complete)),
+                backings,
                 buffer: std::mem::take(&mut self.buffer),
                 interrupt: self.context.interrupt(),
             },
@@ -184,6 +197,13 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
 
     fn is_interrupted(&self) -> bool {
         self.context.interrupt().is_raised()
+    }
+
+    fn registrar(&self) -> Registrar {
+        Registrar {
+            owner: self.owner,
+            backings: self.reply.as_ref().and_then(Reply::backings),
+        }
     }
 }
 
@@ -202,6 +222,28 @@ unsafe fn handle<'a>(reply: *mut bickford_reply) -> Result<&'a mut Handle<'a>, F
     // SAFETY: the caller's promise: it points to the handle on the stack of the dispatcher.
     unsafe { reply.cast::<Handle<'a>>().as_mut() }
         .ok_or_else(|| Failure::argument("the reply is NULL"))
+}
+
+/// Where a reply registers backing files, during its callback.
+///
+/// # Safety
+/// As for [`handle`].
+pub(crate) unsafe fn registrar_in_call(reply: *mut bickford_reply) -> Result<Registrar, Failure> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { handle(reply)? }.0.registrar())
+}
+
+/// Where a deferred reply registers backing files.
+pub(crate) fn registrar(handle: u64) -> Result<Registrar, Failure> {
+    let waiting = waiting();
+    let deferred = waiting
+        .as_ref()
+        .and_then(|waiting| waiting.replies.get(&handle))
+        .ok_or_else(|| unknown(handle))?;
+    Ok(Registrar {
+        owner: deferred.owner,
+        backings: deferred.backings.clone(),
+    })
 }
 
 /// Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`

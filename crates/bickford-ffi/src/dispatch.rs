@@ -14,6 +14,7 @@ use crate::abi::*;
 use crate::answer::{Buffer, FlatAnswer};
 use crate::deferred::{self, Handle, InCall, Owner, errno};
 use crate::operations::{bit, for_each_operation};
+use crate::options::Options;
 use crate::parameters::{Parameters, put_data};
 
 type Function = unsafe extern "C" fn(
@@ -64,6 +65,7 @@ pub(crate) struct Callbacks {
     function: Function,
     config: bickford_config,
     prompt: bool,
+    max_stack_depth: u32,
 }
 
 impl Callbacks {
@@ -71,7 +73,7 @@ impl Callbacks {
         callbacks: &bickford_callbacks,
         function: Function,
         config: bickford_config,
-        prompt: bool,
+        options: &Options,
     ) -> Self {
         Self {
             owner: Owner::new(),
@@ -79,7 +81,8 @@ impl Callbacks {
             operations: callbacks.operations,
             function,
             config,
-            prompt,
+            prompt: options.prompt,
+            max_stack_depth: options.max_stack_depth,
         }
     }
 
@@ -187,6 +190,11 @@ macro_rules! define_callbacks {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 negotiation.want(self.flags());
                 configure(&self.config, negotiation);
+                if self.max_stack_depth > 0 {
+                    negotiation.want(InitFlags::PASSTHROUGH);
+                    negotiation.refuse(InitFlags::WRITEBACK_CACHE);
+                    negotiation.set_max_stack_depth(self.max_stack_depth);
+                }
                 Ok(())
             }
 
@@ -273,9 +281,10 @@ mod tests {
             operations: 0,
             dispatch: Some(nothing),
         };
-        for prompt in [false, true] {
+        for (text, prompt) in [("", false), ("prompt", true)] {
             let config = bickford_config::default();
-            let filesystem = Callbacks::new(&callbacks, nothing, config, prompt);
+            let options = Options::parse(text).unwrap();
+            let filesystem = Callbacks::new(&callbacks, nothing, config, &options);
             assert_eq!(filesystem.is_prompt(), prompt);
         }
     }
@@ -288,7 +297,12 @@ mod tests {
             dispatch: Some(nothing),
         };
         let config = bickford_config::default();
-        let mut kernel = Kernel::new(Callbacks::new(&callbacks, nothing, config, false));
+        let mut kernel = Kernel::new(Callbacks::new(
+            &callbacks,
+            nothing,
+            config,
+            &Options::parse("").unwrap(),
+        ));
         assert_eq!(kernel.init().unwrap().error, 0);
         kernel.server().negotiated().unwrap().protocol.flags
     }
@@ -363,7 +377,12 @@ mod tests {
             dispatch: Some(leave),
         };
         let config = bickford_config::default();
-        let mut kernel = Kernel::new(Callbacks::new(&callbacks, leave, config, false));
+        let mut kernel = Kernel::new(Callbacks::new(
+            &callbacks,
+            leave,
+            config,
+            &Options::parse("").unwrap(),
+        ));
         assert_eq!(kernel.init().unwrap().error, 0);
         kernel.send(Opcode::Readlink, 7, b"");
         assert_eq!(bickford_deferred_interrupted(handle), 0);
@@ -390,7 +409,12 @@ mod tests {
             dispatch: Some(defer),
         };
         let config = bickford_config::default();
-        let mut kernel = Kernel::new(Callbacks::new(&callbacks, defer, config, false));
+        let mut kernel = Kernel::new(Callbacks::new(
+            &callbacks,
+            defer,
+            config,
+            &Options::parse("").unwrap(),
+        ));
         assert_eq!(kernel.init().unwrap().error, 0);
         kernel.call(Opcode::Lookup, 1, name).unwrap()
     }

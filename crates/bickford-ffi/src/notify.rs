@@ -141,6 +141,37 @@ pub unsafe extern "C" fn bickford_notify_retrieve(
     })
 }
 
+/// Lets every cached name of the mount expire: each is looked up again at its next use. Linux before 6.16 does not
+/// know of it, and does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_notify_epoch(session: u64) -> i32 {
+    guarded(|| send(session, Notifier::increment_epoch))
+}
+
+/// Asks the kernel to forget `count` inodes, as far as nobody uses them; `BICKFORD_OP_FORGET` tells of those that it
+/// forgets. Linux before 6.18 does not know of it, and does nothing.
+///
+/// # Safety
+/// `nodes` points to `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_prune(session: u64, nodes: *const u64, count: u64) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise; what comes of it is copied.
+        let bytes = unsafe { bytes(nodes.cast(), count.saturating_mul(8)) }.map_err(|_| {
+            Failure::argument(format!(
+                "nodes are NULL, or more than {}: prune in parts",
+                BICKFORD_DATA_MAX / 8
+            ))
+        })?;
+        let (nodes, _) = bytes.as_chunks::<8>();
+        let nodes: Vec<NodeId> = nodes
+            .iter()
+            .map(|node| NodeId(u64::from_ne_bytes(*node)))
+            .collect();
+        send(session, |to| to.prune(&nodes))
+    })
+}
+
 /// Wakes whoever polls: `waiter` is the offset of the POLL request.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_notify_poll(session: u64, waiter: u64) -> i32 {

@@ -23,6 +23,8 @@ pub(crate) struct Options {
     no_xattr: bool,
     no_permission_checks: bool,
     pub(crate) allow_idmap: bool,
+    /// Zero where no backing files are wanted.
+    pub(crate) max_stack_depth: u32,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -46,8 +48,19 @@ fn lower(name: &str) -> Result<Lower, Failure> {
     }
 }
 
+fn max_stack_depth(depth: &str) -> Result<u32, Failure> {
+    match depth {
+        "1" => Ok(1),
+        "2" => Ok(2),
+        _ => Err(Failure::argument(format!(
+            "max_stack_depth=\"{depth}\" is neither 1 nor 2"
+        ))),
+    }
+}
+
 impl Options {
-    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap` and the options of mount.fuse3(8).
+    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth` and the
+    /// options of mount.fuse3(8).
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         Self::read(text, false)
     }
@@ -73,10 +86,14 @@ impl Options {
             no_xattr: false,
             no_permission_checks: false,
             allow_idmap: false,
+            max_stack_depth: 0,
         };
         for option in split_options(text) {
             match option.split_once('=') {
                 Some(("transport", name)) => options.transport = Some(transport(name)?),
+                Some(("max_stack_depth", depth)) if !stackfs => {
+                    options.max_stack_depth = self::max_stack_depth(depth)?;
+                }
                 Some(("preset", name)) if stackfs => {
                     options.preset = Preset::from_str(name).map_err(Failure::argument)?;
                 }
@@ -164,6 +181,17 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
+        for depth in ["", "0", "3", "x"] {
+            assert!(Options::parse(&format!("max_stack_depth={depth}")).is_err());
+        }
+        assert_eq!(
+            Options::parse("max_stack_depth=2").unwrap().max_stack_depth,
+            2
+        );
+        assert!(
+            Options::for_stackfs("max_stack_depth=1").is_err(),
+            "StackFS sees to it"
+        );
         for text in ["preset=quick", "io=some", "transport=tcp", "lower=upper"] {
             assert!(Options::for_stackfs(text).is_err(), "{text}");
         }

@@ -127,14 +127,15 @@ fn start(
 }
 
 /// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-/// `transport=auto|dev|uring`, `prompt`, `no_yielding` and `allow_idmap`, with commas between, or NULL; `config` may be NULL for
-/// the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
+/// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap` and `max_stack_depth=1|2`, with commas between, or NULL;
+/// `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 /// `prompt` says that no call waits for another request of the session, be it by a lock that is
 /// held until another request comes, or by using what it is mounted on: a thread of io_uring then
 /// takes several requests at a time while calls are quick. `no_yielding` has threads of io_uring never
 /// yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
 /// `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
-/// something is made. `session` gets the number of the
+/// something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
+/// on an overlay; it rules out the kernel's write-back cache. `session` gets the number of the
 /// session. When this returns, the mount answers; close the session with `bickford_session_close`.
 ///
 /// # Safety
@@ -169,7 +170,7 @@ pub unsafe extern "C" fn bickford_mount(
         if options.allow_idmap {
             config.want |= InitFlags::ALLOW_IDMAP.bits();
         }
-        let filesystem = Callbacks::new(callbacks, function, config, options.prompt);
+        let filesystem = Callbacks::new(callbacks, function, config, &options);
         let session_config = options.session(&config);
         let none = |_: &MountedSession| Ok(None);
         *session = start(filesystem, mountpoint, &options.mount, session_config, none)?;

@@ -139,6 +139,11 @@ fn the_log_in_c() {
 }
 
 #[test]
+fn backing_files_in_c() {
+    run("backing");
+}
+
+#[test]
 fn a_session_in_c_that_ends_with_replies_owed() {
     run("ended");
 }

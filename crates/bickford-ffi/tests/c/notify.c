@@ -26,7 +26,7 @@ struct state {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	uint64_t session, waiter;
-	int lookups, reads, plus, gone, ready, waits, retrieved;
+	int lookups, reads, plus, gone, ready, waits, retrieved, forgotten;
 	char data[64];
 };
 
@@ -71,6 +71,11 @@ static int32_t list(const bickford_request *request, bickford_answer *answer)
 static int32_t serve(struct state *state, const bickford_request *request, bickford_answer *answer)
 {
 	switch (request->operation) {
+	case BICKFORD_OP_FORGET:
+		for (uint64_t i = 0; i < request->size; i++)
+			state->forgotten |= ((const uint64_t *)request->data)[2 * i] == STORE;
+		pthread_cond_broadcast(&state->changed);
+		return 0;
 	case BICKFORD_OP_LOOKUP:
 		state->lookups++;
 		return look_up(state, request, answer);
@@ -229,6 +234,31 @@ static void check_poll(struct state *state, const char *mountpoint)
 	close(polled.fd);
 }
 
+/* Names that are cached for an hour are looked up again, and an inode that nobody uses is forgotten. */
+static void check_expiry(struct state *state, const char *mountpoint)
+{
+	bickford_negotiated negotiated;
+	uint64_t nodes[] = {4711, STORE};
+	struct stat attr;
+	int before = get(state, &state->lookups);
+
+	CHECK(bickford_session_negotiated(state->session, &negotiated) == 0);
+	CHECK(bickford_notify_epoch(4711) == BICKFORD_ERROR_HANDLE);
+	CHECK(bickford_notify_epoch(state->session) == 0);
+	CHECK(bickford_notify_flush(state->session) == 0);
+	CHECK(stat(path_of(mountpoint, STORE), &attr) == 0);
+	CHECK(get(state, &state->lookups) == before + (negotiated.minor >= 44));
+	CHECK(bickford_notify_prune(state->session, NULL, 1) == BICKFORD_ERROR_ARGUMENT);
+	CHECK(bickford_notify_prune(state->session, nodes, UINT64_MAX) == BICKFORD_ERROR_ARGUMENT);
+	CHECK(bickford_notify_prune(state->session, nodes, 2) == 0);
+	if (negotiated.minor < 45)
+		return;
+	pthread_mutex_lock(&state->lock);
+	while (!state->forgotten)
+		pthread_cond_wait(&state->changed, &state->lock);
+	pthread_mutex_unlock(&state->lock);
+}
+
 static void check_all(const char *mountpoint, const char *options)
 {
 	struct state state = {
@@ -239,7 +269,7 @@ static void check_all(const char *mountpoint, const char *options)
 		.user = &state,
 		.operations = BIT(BICKFORD_OP_LOOKUP) | BIT(BICKFORD_OP_GETATTR) |
 			BIT(BICKFORD_OP_READDIRPLUS) | BIT(BICKFORD_OP_OPEN) |
-			BIT(BICKFORD_OP_READ) | BIT(BICKFORD_OP_POLL),
+			BIT(BICKFORD_OP_READ) | BIT(BICKFORD_OP_POLL) | BIT(BICKFORD_OP_FORGET),
 		.dispatch = dispatch,
 	};
 
@@ -248,6 +278,7 @@ static void check_all(const char *mountpoint, const char *options)
 	check_store(&state, mountpoint);
 	check_delete(&state, mountpoint);
 	check_poll(&state, mountpoint);
+	check_expiry(&state, mountpoint);
 	CHECK(bickford_session_unmount(state.session, BICKFORD_UNMOUNT_LAZY) == 0);
 	CHECK(bickford_session_wait(state.session, -1) == 0);
 	CHECK(bickford_notify_poll(state.session, state.waiter) == BICKFORD_ERROR_HANDLE);
