@@ -70,7 +70,9 @@ final class Answers {
 
     static void opened(long answer, Opened opened) {
         Layout.putLong(answer + Ans.HANDLE, opened.handle());
-        Layout.putInt(answer + Ans.OPEN_FLAGS, opened.flags());
+        Backing backing = opened.backing();
+        Layout.putInt(answer + Ans.OPEN_FLAGS, backing == null ? opened.flags() : opened.flags() | Opened.PASSTHROUGH);
+        Layout.putInt(answer + Ans.BACKING, backing == null ? 0 : backing.id());
     }
 
     static void created(long answer, Created created) {

@@ -6,6 +6,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
+import java.nio.file.Path;
 import java.util.EnumSet;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -148,6 +149,12 @@ public final class Deferred {
             listing = new Listing(buffer(), operation == Operation.READDIRPLUS);
         }
         return listing;
+    }
+
+    /** As {@link Request#openBacking}, before the answer. */
+    public synchronized Backing openBacking(Path file) throws IOException {
+        open();
+        return Backing.open(file, (descriptor, number) -> Native.deferredOpenBacking(debt.handle, descriptor, number));
     }
 
     private void answersWith(Set<Operation> operations, String what) {

@@ -30,7 +30,7 @@ final class Layout {
         static final int NODE = 0, GENERATION = 8, ENTRY_VALID = 16, ATTR_VALID = 24;
         static final int INO = 32, SIZE = 40, BLOCKS = 48, ACCESSED = 56, MODIFIED = 72, CHANGED = 88;
         static final int MODE = 104, LINKS = 108, UID = 112, GID = 116, RDEV = 120, BLOCK_SIZE = 124;
-        static final int HANDLE = 136, OPEN_FLAGS = 144, COUNT = 152, BORN = 160, HAS_BORN = 176;
+        static final int HANDLE = 136, OPEN_FLAGS = 144, BACKING = 148, COUNT = 152, BORN = 160, HAS_BORN = 176;
         static final int LOCK_KIND = 180, LOCK_START = 184, LOCK_END = 192, LOCK_PID = 200;
         static final int STATFS = 208, DATA = 264, DATA_CAPACITY = 272, DATA_LENGTH = 280;
         static final int BYTES = 288;

@@ -339,6 +339,19 @@ public final class Mount implements AutoCloseable {
         Native.notifyEntry(session, parent, name, true);
     }
 
+    /** Lets every cached name expire: each is looked up again at its next use. Does nothing before Linux 6.16. */
+    public void expireAll() throws IOException {
+        Native.notifyEpoch(session);
+    }
+
+    /**
+     * Asks the kernel to forget nodes, as far as nobody uses them: {@link InodeFileSystem#forget} tells of those that it forgets.
+     * Does nothing before Linux 6.18.
+     */
+    public void prune(long... nodes) throws IOException {
+        Native.notifyPrune(session, nodes);
+    }
+
     /** A name was removed: drops it, and tells those who watch the directory. */
     public void deleted(long parent, long child, String name) throws IOException {
         deleted(parent, child, name.getBytes(StandardCharsets.UTF_8));

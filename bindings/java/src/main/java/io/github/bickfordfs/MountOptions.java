@@ -9,7 +9,7 @@ import java.util.Objects;
  *     "uring"; "prompt" where no method waits for another request of the mount, by a lock or by using what it serves:
  *     threads of io_uring then take several requests at a time while methods are quick; "allow_idmap" for mounts that can be
  *     id-mapped, with "default_permissions" from Linux 6.12 on: requests then tell the caller's ids, else -1, only where
- *     something is made; for {@link JavaFuse} also
+ *     something is made; "max_stack_depth=1" for {@link Backing}s, or "=2" where these lie on an overlay; for {@link JavaFuse} also
  *     "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
  *     "no_permission_checks"
  * @param workers how many native threads serve requests over /dev/fuse, for as long as the mount, and over io_uring how

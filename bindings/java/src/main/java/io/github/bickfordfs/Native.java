@@ -11,10 +11,12 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.StructLayout;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.lang.invoke.VarHandle;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 
@@ -24,6 +26,7 @@ final class Native {
     private static final SymbolLookup LIBRARY = Library.load();
 
     private static final MethodHandle ABI_VERSION = function("bickford_abi_version", JAVA_INT);
+    private static final MethodHandle LOG = function("bickford_log", JAVA_INT, JAVA_INT, ADDRESS, ADDRESS);
     private static final MethodHandle LAST_ERROR = function("bickford_last_error", ADDRESS);
     private static final MethodHandle MOUNT =
             function("bickford_mount", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
@@ -41,6 +44,11 @@ final class Native {
             function("bickford_deferred_answer", JAVA_INT, JAVA_LONG, ADDRESS);
     private static final MethodHandle DEFERRED_COMPLETE =
             function("bickford_deferred_complete", JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS);
+    private static final MethodHandle REPLY_OPEN_BACKING =
+            function("bickford_reply_open_backing", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
+    private static final MethodHandle DEFERRED_OPEN_BACKING =
+            function("bickford_deferred_open_backing", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
+    private static final MethodHandle BACKING_CLOSE = function("bickford_backing_close", JAVA_INT, JAVA_LONG);
     private static final MethodHandle NOTIFY_INODE =
             function("bickford_notify_inode", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle NOTIFY_ENTRY =
@@ -51,6 +59,18 @@ final class Native {
             function("bickford_notify_store", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
     private static final MethodHandle NOTIFY_POLL = function("bickford_notify_poll", JAVA_INT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle NOTIFY_FLUSH = function("bickford_notify_flush", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle NOTIFY_EPOCH = function("bickford_notify_epoch", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle NOTIFY_PRUNE =
+            function("bickford_notify_prune", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG);
+
+    private static final StructLayout STATE = Linker.Option.captureStateLayout();
+    private static final VarHandle ERRNO = STATE.varHandle(MemoryLayout.PathElement.groupElement("errno"));
+    private static final int O_PATH_CLOEXEC = 010000000 | 02000000;
+    private static final MethodHandle OPEN = LINKER.downcallHandle(
+            LINKER.defaultLookup().find("open").orElseThrow(), FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT),
+            Linker.Option.firstVariadicArg(2), Linker.Option.captureCallState("errno"));
+    private static final MethodHandle CLOSE_DESCRIPTOR = LINKER.downcallHandle(
+            LINKER.defaultLookup().find("close").orElseThrow(), FunctionDescriptor.of(JAVA_INT, JAVA_INT));
 
     static final int UNMOUNT_NORMAL = 0;
     static final int UNMOUNT_LAZY = 1;
@@ -70,6 +90,8 @@ final class Native {
                     + " of the interface, this jar needs version " + Layout.ABI_VERSION
                     + "; use the library that belongs to the jar");
         }
+        // A program of several languages may have told the library already where its log goes.
+        code(() -> (int) LOG.invokeExact(NativeLog.wanted(), NativeLog.listener(), MemorySegment.NULL));
     }
 
     private Native() {}
@@ -118,9 +140,14 @@ final class Native {
     }
 
     private static void check(int code) throws IOException {
+        checked(code);
+    }
+
+    private static int checked(int code) throws IOException {
         if (code < 0) {
             throw new IOException(lastError());
         }
+        return code;
     }
 
     /** One that may take long. */
@@ -337,6 +364,51 @@ final class Native {
 
     static void notifyPoll(long session, long waiter) throws IOException {
         check(() -> (int) NOTIFY_POLL.invokeExact(session, waiter));
+    }
+
+    static void notifyEpoch(long session) throws IOException {
+        check(() -> (int) NOTIFY_EPOCH.invokeExact(session));
+    }
+
+    static void notifyPrune(long session, long[] nodes) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment numbers = arena.allocateFrom(JAVA_LONG, nodes);
+            check(() -> (int) NOTIFY_PRUNE.invokeExact(session, numbers, (long) nodes.length));
+        }
+    }
+
+    /** Opens a file to name it, not to read or write it. */
+    static int openPath(String file) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment state = arena.allocate(STATE);
+            int descriptor = (int) OPEN.invokeExact(state, arena.allocateFrom(file), O_PATH_CLOEXEC);
+            if (descriptor < 0) {
+                int errno = (int) ERRNO.get(state, 0L);
+                throw new FuseException(errno, "open " + file + ": " + Errno.name(errno));
+            }
+            return descriptor;
+        } catch (IOException e) {
+            throw e;
+        } catch (Throwable e) {
+            throw unexpected(e);
+        }
+    }
+
+    static void closeDescriptor(int descriptor) {
+        code(() -> (int) CLOSE_DESCRIPTOR.invokeExact(descriptor));
+    }
+
+    static int openBacking(long reply, int descriptor, long number) throws IOException {
+        return checked(code(() -> (int) REPLY_OPEN_BACKING.invokeExact(reply, descriptor, number)));
+    }
+
+    static int deferredOpenBacking(long handle, int descriptor, long number) throws IOException {
+        return checked(code(() -> (int) DEFERRED_OPEN_BACKING.invokeExact(handle, descriptor, number)));
+    }
+
+    /** One that was closed, or has ended with its session, is no error. */
+    static void closeBacking(long number) {
+        code(() -> (int) BACKING_CLOSE.invokeExact(number));
     }
 
     static void notifyFlush(long session) throws IOException {

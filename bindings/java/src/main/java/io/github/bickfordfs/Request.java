@@ -1,12 +1,14 @@
 package io.github.bickfordfs;
 
 import io.github.bickfordfs.Layout.Req;
+import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Instant;
 
 /**
@@ -353,6 +355,26 @@ public sealed class Request permits Call {
     public final boolean interrupted() {
         at(0);
         return owed != null ? owed.interrupted() : reply != 0 && Native.interrupted(reply);
+    }
+
+    /**
+     * Registers a file that the kernel is to read and write in the place of this file system: for {@link Operation#OPEN},
+     * {@link Operation#CREATE} and {@link Operation#TMPFILE}, whose answer is then {@link Opened#through}.
+     *
+     * @param file an existing regular file
+     * @return what keeps it registered
+     * @throws IOException when it cannot be opened, with its error number; or registered: the message says why
+     */
+    public final Backing openBacking(Path file) throws IOException {
+        at(0);
+        if (owed != null) {
+            return owed.openBacking(file);
+        }
+        if (reply == 0) {
+            throw new IllegalStateException("a call of a layer opens no files: StackFS does");
+        }
+        long in = reply;
+        return Backing.open(file, (descriptor, number) -> Native.openBacking(in, descriptor, number));
     }
 
     /**

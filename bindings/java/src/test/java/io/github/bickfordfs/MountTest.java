@@ -12,10 +12,15 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.FileSystem;
 import java.nio.file.FileSystems;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
@@ -90,6 +95,52 @@ class MountTest {
         String message = assertThrows(IllegalArgumentException.class, () -> MountOptions.DEFAULT.plus("fsname=a\0,ro"))
                 .getMessage();
         assertTrue(message.contains("fsname=a\\0,ro"), message);
+    }
+
+    @Test
+    void namesExpireAndNodesAreForgotten() throws Exception {
+        Transports.requireKernel(6, 18, "FUSE_NOTIFY_PRUNE");
+        AtomicInteger lookups = new AtomicInteger();
+        CountDownLatch forgotten = new CountDownLatch(1);
+        InodeFileSystem fs = new OneFile() {
+            @Override
+            public Entry lookup(Request request) throws IOException {
+                lookups.incrementAndGet();
+                return Entry.of(2, Attr.file(2, 0644, SIZE), 3600 * Entry.SECOND);
+            }
+
+            @Override
+            public void forget(long node, long count) {
+                forgotten.countDown();
+            }
+        };
+        try (Place place = new Place(); Mount mount = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            Path file = place.mountpoint.resolve("file");
+            for (int expected = 1; expected <= 2; expected++) {
+                assertTrue(Files.exists(file) && Files.exists(file));
+                assertEquals(expected, lookups.get());
+                mount.expireAll();
+                mount.flushNotifications();
+            }
+            mount.prune(4711, 2);
+            assertTrue(forgotten.await(Place.DEADLINE_SECONDS, TimeUnit.SECONDS), "not forgotten");
+        }
+    }
+
+    @Test
+    void whatTheNativeLibraryTellsIsLogged() throws Exception {
+        InodeFileSystem fs = new OneFile() {
+            @Override
+            public Entry lookup(Request request) {
+                return Entry.of(ROOT, Attr.file(ROOT, 0644, SIZE), 0);
+            }
+        };
+        try (Place place = new Place(); Records records = new Records();
+                Mount mount = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            Path file = place.mountpoint.resolve("file");
+            assertThrows(IOException.class, () -> Files.readAttributes(file, BasicFileAttributes.class));
+            assertTrue(records.have("its node is 1, which is the root of the mount"), "not told");
+        }
     }
 
     @Test

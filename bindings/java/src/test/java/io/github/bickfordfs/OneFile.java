@@ -21,7 +21,7 @@ class OneFile implements InodeFileSystem {
     }
 
     @Override
-    public Opened open(Request request) {
+    public Opened open(Request request) throws IOException {
         return new Opened(7, Opened.DIRECT_IO);
     }
 }

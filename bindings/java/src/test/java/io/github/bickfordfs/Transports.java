@@ -12,6 +12,13 @@ final class Transports {
 
     private Transports() {}
 
+    /** Leaves a test out where the kernel is older. */
+    static void requireKernel(int major, int minor, String what) {
+        String[] version = System.getProperty("os.version").split("[.-]");
+        int here = Integer.parseInt(version[0]) * 1000 + Integer.parseInt(version[1]);
+        assumeTrue(here >= major * 1000 + minor, what + " needs Linux " + major + "." + minor);
+    }
+
     /** Turns io_uring for FUSE on; leaves a test out where the kernel has none. */
     static void require(String transport) throws IOException {
         if (transport.startsWith("uring")) {
