@@ -31,6 +31,12 @@ impl Suite {
     }
 }
 
+/// Options that say what is to be run, which the results of a run already tell.
+const OF_A_RUN: [&str; 10] = [
+    "suite", "rows", "workload", "config", "device", "dir", "scale", "rounds", "deadline",
+    "bickford",
+];
+
 /// Measure what a user-space file system costs, against the native one below it.
 ///
 /// Every row runs in every configuration, interleaved; the first round is not counted. Results are kept
@@ -83,7 +89,7 @@ pub struct EvalArgs {
 
     /// Go on with the results in DIR: on the same machine and kernel, with the same switch for FUSE over io_uring, the same
     /// programs and what else was asked for when they were begun
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report", "suite", "rows", "workload", "config", "device", "dir", "scale", "rounds", "deadline", "bickford"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report"].into_iter().chain(OF_A_RUN))]
     pub resume: Option<PathBuf>,
 
     /// With --resume: run again what ended with an error; its result stays until there is another
@@ -91,16 +97,16 @@ pub struct EvalArgs {
     pub retry_failed: bool,
 
     /// Make the report of the results in DIR again and run nothing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "out"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["compare", "out"].into_iter().chain(OF_A_RUN))]
     pub report: Option<PathBuf>,
 
     /// Print a page in Markdown about the results in these directories, beside the papers', and run
     /// nothing; with --out write `papers.md` and, for each run, a page of reasons in `papers/` there
-    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["compare", "report", "resume"])]
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["compare", "report", "resume"].into_iter().chain(OF_A_RUN))]
     pub markdown: Vec<PathBuf>,
 
     /// Show what changed between two runs (directories or `report.json`)
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "out")]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["out"].into_iter().chain(OF_A_RUN))]
     pub compare: Option<Vec<PathBuf>>,
 
     /// Check the evaluation itself: whether its programs agree, what the engine takes for itself, and

@@ -236,6 +236,12 @@ impl<'a> Attributes<'a> {
             .map_or(Ok(default), |value| number(value, most))
     }
 
+    /// A number of what there is at least one of, also where nothing is said.
+    fn count(&self, name: &str, default: u64, most: u64) -> Result<u64, WmlError> {
+        self.value(name)?
+            .map_or(Ok(default), |value| number_from(value, 1, most))
+    }
+
     fn name(&self) -> Result<String, WmlError> {
         Ok(self.need("name")?.text.clone())
     }
@@ -381,25 +387,17 @@ fn fileset(item: &Item) -> Result<FileSet, WmlError> {
             format!("`{name}`"),
         ));
     }
-    let need_entries = if single {
+    let entries = if single {
         1
     } else {
-        number(attributes.need("entries")?, 1 << 32)?
+        number_from(attributes.need("entries")?, 1, 1 << 32)?
     };
-    let dirwidth = attributes.number("dirwidth", 1 << 32, 1 << 32)?;
-    if need_entries == 0 || dirwidth == 0 {
-        return Err(WmlError::new(
-            item.at,
-            "at least one entry and a width of at least one",
-            "0",
-        ));
-    }
     Ok(FileSet {
         name,
-        entries: need_entries,
+        entries,
         single,
         size: attributes.number("size", 0, 1 << 44)?,
-        dirwidth,
+        dirwidth: attributes.count("dirwidth", 1 << 32, 1 << 32)?,
         prealloc_pct,
     })
 }
@@ -430,7 +428,7 @@ fn process(item: &Item, sets: &[FileSet], notes: &mut Vec<String>) -> Result<Pro
         }
         threads.push(Thread {
             name: attributes.name()?,
-            instances: attributes.number("instances", 1, MAX_INSTANCES)?,
+            instances: attributes.count("instances", 1, MAX_INSTANCES)?,
             flowops,
         });
     }
@@ -443,7 +441,7 @@ fn process(item: &Item, sets: &[FileSet], notes: &mut Vec<String>) -> Result<Pro
     }
     Ok(Process {
         name: attributes.name()?,
-        instances: attributes.number("instances", 1, MAX_INSTANCES)?,
+        instances: attributes.count("instances", 1, MAX_INSTANCES)?,
         threads,
     })
 }
@@ -511,7 +509,7 @@ fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
         "closefile" => Op::CloseFile { fd },
         "fsync" => Op::Fsync { fd },
         "finishoncount" => Op::FinishOnCount {
-            value: number(attributes.need("value")?, 1 << 48)?,
+            value: number_from(attributes.need("value")?, 1, 1 << 48)?,
         },
         "opslimit" => Op::OpsLimit,
         _ => {
@@ -526,8 +524,6 @@ fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
         }
     };
     // A thread of which nothing is done would never come to its end.
-    let iters = attributes
-        .value("iters")?
-        .map_or(Ok(1), |value| number_from(value, 1, 1 << 32))?;
+    let iters = attributes.count("iters", 1, 1 << 32)?;
     Ok(FlowOp { op, iters })
 }

@@ -298,6 +298,20 @@ const BAD: &[(&str, usize, usize, &str, &str)] = &[
         "none",
     ),
     (
+        "define process name=p {\n thread name=t,instances=0 {\n  flowop closefile name=r,fd=1\n }\n}",
+        2,
+        26,
+        "a number from 1 up to",
+        "`0`",
+    ),
+    (
+        "define process name=p {\n thread name=t {\n  flowop closefile name=r\n  flowop finishoncount name=c,value=0\n }\n}",
+        4,
+        37,
+        "a number from 1 up to",
+        "`0`",
+    ),
+    (
         "define process name=p,instances=100 {\n thread name=t,instances=41 {\n  flowop closefile name=r,fd=1\n }\n}",
         1,
         8,

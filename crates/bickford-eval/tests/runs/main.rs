@@ -502,6 +502,22 @@ fn a_report_of_nothing_replaces_none() {
     assert_eq!(fs::read(place.out().join("report.json")).unwrap(), kept);
 }
 
+/// What a run was asked, its results tell.
+#[test]
+fn a_report_is_of_all_that_was_run() {
+    for asked in [
+        &["--report", "a"][..],
+        &["--compare", "a", "b"],
+        &["--markdown", "a"],
+    ] {
+        let mut report = Command::new(program());
+        report.args(asked).args(["--rows", "own01"]);
+        let output = finish(report);
+        let refused = output.status.code() == Some(2) && said(&output).contains("--rows");
+        assert!(refused, "{}", said(&output));
+    }
+}
+
 #[test]
 fn a_command_that_cannot_mount_is_an_error_of_its_rows_only() {
     let place = Place::new(WORKLOAD);

@@ -30,15 +30,15 @@ pub(in crate::report) const REMEDIES: [Remedy; 13] = [
     ),
     (
         &["GETATTR", "STATX"],
-        "longer attribute timeouts; with default_permissions each change of a directory makes its mode be asked for again (a mount of root alone can do without: --no-permission-checks)",
+        "longer attribute timeouts; with default_permissions each change of a directory makes its mode be asked for again (a mount of root alone can do without: bickford mount --no-permission-checks)",
     ),
     (
         &["GETXATTR"],
-        "HANDLE_KILLPRIV_V2, so that security.capability is asked for once a file, not at each write; without extended attributes (--no-xattr) it never is",
+        "HANDLE_KILLPRIV_V2, so that security.capability is asked for once a file, not at each write; without extended attributes (bickford mount --no-xattr) it never is",
     ),
     (
         &["OPEN"],
-        "zero-message open (OPEN answered with ENOSYS), which excludes kernel pass-through: --io=cached",
+        "zero-message open (OPEN answered with ENOSYS), which excludes kernel pass-through: bickford mount --io=cached",
     ),
     (
         &["OPENDIR"],
