@@ -6,6 +6,53 @@
 //! of an inode must name the same backing file, and the kernel does not check how it was opened: a
 //! descriptor open for reading, or with O_PATH, lets the caller write. So the file system enforces
 //! the access mode itself.
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use std::fs::File;
+//! use std::sync::{Mutex, PoisonError};
+//!
+//! use bickford::abi::{InitFlags, OpenOutFlags};
+//! use bickford::backing::Backing;
+//! use bickford::filesystem::blocking::FileSystem;
+//! use bickford::ops::{Open, Opened};
+//! use bickford::{Context, Errno, Negotiation, NodeId};
+//!
+//! /// Serves files of a cache.
+//! struct Cache {
+//!     /// Of nodes that are open, with the number of their opens, which `release` counts down.
+//!     open: Mutex<HashMap<NodeId, (Backing, usize)>>,
+//! }
+//! # impl Cache {
+//! #     fn file(&self, _: NodeId) -> Result<File, Errno> { Err(Errno::NOENT) }
+//! # }
+//!
+//! impl FileSystem for Cache {
+//!     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+//!         if negotiation.want(InitFlags::PASSTHROUGH) {
+//!             negotiation.set_max_stack_depth(1);
+//!         }
+//!         Ok(())
+//!     }
+//!
+//!     fn open(&self, cx: &Context<'_>, op: Open) -> Result<Opened, Errno> {
+//!         let file = self.file(op.node)?;
+//!         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+//!         if !open.contains_key(&op.node) {
+//!             let backings = cx.backings().ok_or(Errno::OPNOTSUPP)?;
+//!             let backing = backings.open(file).map_err(|_| Errno::IO)?;
+//!             open.insert(op.node, (backing, 0));
+//!         }
+//!         let (backing, opens) = open.get_mut(&op.node).ok_or(Errno::IO)?;
+//!         *opens += 1;
+//!         Ok(Opened {
+//!             flags: OpenOutFlags::PASSTHROUGH,
+//!             backing_id: backing.id(),
+//!             ..Opened::default()
+//!         })
+//!     }
+//! }
+//! ```
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,14 +1,16 @@
 //! Who asks, and what surrounds a request.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bickford_abi::{INVALID_UIDGID, InHeader, Opcode};
 
 use super::interrupt::Interrupt;
 use crate::Unique;
+use crate::backing::Backings;
 use crate::decode::Extensions;
 use crate::notify::Notifier;
 use crate::ops::Protocol;
+use crate::transport::Responder;
 
 /// What a handler can know of a request beside the operation itself.
 #[derive(Debug)]
@@ -18,6 +20,16 @@ pub struct Context<'a> {
     pub(crate) extensions: Extensions<'a>,
     pub(crate) slot: u32,
     pub(crate) shared: &'a Arc<super::Shared>,
+    pub(crate) origin: Origin<'a>,
+}
+
+/// Where a request came from. Replies keep the device open, and contexts do not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin<'a> {
+    /// As long as its handler runs.
+    Handler(&'a Arc<dyn Responder>),
+    /// As long as it is not answered.
+    Detached(&'a Weak<dyn Responder>),
 }
 
 impl Context<'_> {
@@ -83,6 +95,16 @@ impl Context<'_> {
         self.shared.protocol()
     }
 
+    /// What registers backing files for kernel pass-through with the session; see [`crate::backing`]. `None`
+    /// where there is no device, or when the request was answered.
+    #[must_use]
+    pub fn backings(&self) -> Option<Backings> {
+        match self.origin {
+            Origin::Handler(responder) => responder.backings(),
+            Origin::Detached(responder) => responder.upgrade()?.backings(),
+        }
+    }
+
     /// Sends notifications to the kernel; queued, so that it can be used here.
     #[must_use]
     pub fn notifier(&self) -> &Notifier {
@@ -101,6 +123,10 @@ impl Context<'_> {
             extensions: self.extensions.as_bytes().into(),
             slot: self.slot,
             shared: Arc::clone(self.shared),
+            responder: match self.origin {
+                Origin::Handler(responder) => Arc::downgrade(responder),
+                Origin::Detached(responder) => Weak::clone(responder),
+            },
         }
     }
 
@@ -124,6 +150,7 @@ pub struct DetachedContext {
     extensions: Box<[u8]>,
     slot: u32,
     shared: Arc<super::Shared>,
+    responder: Weak<dyn Responder>,
 }
 
 /// Names no slot, so that no interrupt is found.
@@ -152,6 +179,7 @@ impl DetachedContext {
             extensions: Extensions::new(&self.extensions),
             slot: self.slot,
             shared: &self.shared,
+            origin: Origin::Detached(&self.responder),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
 
+use super::context::Origin;
 use super::{Context, InFlight};
 use crate::decode::{Incoming, Malformed};
 use crate::filesystem::{FileSystem, Negotiation};
@@ -452,6 +453,7 @@ impl Server {
             extensions: incoming.extensions,
             slot,
             shared: &self.shared,
+            origin: Origin::Handler(responder),
         };
         if completion.tables.events.is_enabled() {
             completion.stages.thread = thread_id();

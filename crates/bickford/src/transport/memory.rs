@@ -80,12 +80,6 @@ pub struct Kernel {
     next: u64,
 }
 
-impl std::fmt::Debug for dyn Responder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Responder")
-    }
-}
-
 impl Kernel {
     /// A session over `filesystem` that has not seen INIT.
     pub fn new(filesystem: impl FileSystem) -> Self {

@@ -7,7 +7,7 @@ pub mod dev_fuse;
 pub mod io_uring;
 pub mod memory;
 
-use std::io;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 
@@ -72,6 +72,12 @@ pub trait Responder: Send + Sync + 'static {
     /// What registers backing files with the connection, where there is one.
     fn backings(&self) -> Option<Backings> {
         None
+    }
+}
+
+impl fmt::Debug for dyn Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Responder")
     }
 }
 

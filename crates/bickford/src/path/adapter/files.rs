@@ -56,6 +56,10 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) fn dress_open(&self, mut opened: Opened) -> Opened {
+        if opened.flags.contains(OpenOutFlags::PASSTHROUGH) {
+            // The options are about data that come by requests.
+            return opened;
+        }
         if self.options.direct_io {
             opened.flags |= OpenOutFlags::DIRECT_IO;
         }
@@ -77,6 +81,7 @@ impl<F: FileSystem> Core<F> {
         opening.bind(op.node);
         let mut opened = self.dress_open(opened);
         if self.options.auto_cache
+            && !opened.flags.contains(OpenOutFlags::PASSTHROUGH)
             && let Ok(attr) = self.attr_at(cx, claim.path()).await
             && self.table.opened_as(op.node, attr.modified, attr.size)
         {
