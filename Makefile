@@ -19,10 +19,11 @@ TOGETHER := CARGO_TARGET_DIR="$(TARGET)"
 .DEFAULT_GOAL := help
 # What the tests need is installed first, and tests that mount do not run beside others (`make -j`).
 .NOTPARALLEL:
-.PHONY: help build test demo check unit conformance-default conformance bench compare java doc book clean
+.PHONY: help build install uninstall test demo check unit conformance-default conformance bench compare java doc book clean
 
 help:
 	@echo 'make build         the bickford command, optimized: target/release/bickford'
+	@echo 'make install       what was built, to PREFIX=/usr/local; `make uninstall` takes it away (scripts/install.sh)'
 	@echo 'make demo          mount a real tree, use it, compare it with the native directory (root)'
 	@echo 'make test          everything a change must pass (root)'
 	@echo 'make check         the part of `make test` that mounts nothing: style, lints, documentation, licences'
@@ -36,6 +37,13 @@ help:
 
 build:
 	$(CARGO) build --locked --release --package bickford-cli
+
+# It builds nothing: root, who installs, has no toolchain.
+install:
+	@FROM="$(TARGET)/release" scripts/install.sh
+
+uninstall:
+	@scripts/install.sh uninstall
 
 test: prerequisites-test check unit java conformance-default
 

@@ -118,6 +118,58 @@ fn a_program_asks_for_the_version_that_it_was_linked_with() {
     assert!(strings.any(|bytes| bytes == wanted.as_bytes()));
 }
 
+/// As a program finds it that uses pkg-config.
+#[test]
+fn an_installation_can_be_built_against() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, root] = ["from", "root"].map(|name| place.path().join(name));
+    std::fs::create_dir(&from).unwrap();
+    let libraries = std::env::current_exe().unwrap();
+    let library = libraries.with_file_name("libbickford_ffi.so");
+    std::os::unix::fs::symlink(library, from.join("libbickford_ffi.so")).unwrap();
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let install = Command::new(top.join("scripts/install.sh"))
+        .env("FROM", &from)
+        .env("JARS", &from)
+        .env("DESTDIR", &root)
+        .env("PREFIX", "/usr")
+        .env("LIBDIR", "/usr/lib64")
+        .env_remove("MOUNTDIR")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(install.success(), "{install}");
+    let libdir = root.join("usr/lib64");
+    let flags = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "bickford"])
+        .env("PKG_CONFIG_SYSROOT_DIR", &root)
+        .env("PKG_CONFIG_PATH", libdir.join("pkgconfig"))
+        .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
+        .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&flags.stderr);
+    assert!(flags.status.success(), "{said}");
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let source = place.path().join("program.c");
+    let text = "#include <bickford.h>\nint main(void) { return bickford_abi_version() != BICKFORD_ABI_VERSION; }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = place.path().join("program");
+    let built = Command::new("cc")
+        .arg(&source)
+        .args(flags.split_whitespace())
+        .arg("-o")
+        .arg(&program)
+        .status()
+        .unwrap();
+    assert!(built.success(), "{flags}");
+    let ran = Command::new(&program)
+        .env("LD_LIBRARY_PATH", &libdir)
+        .status()
+        .unwrap();
+    assert!(ran.success(), "{ran}");
+}
+
 #[test]
 fn hello_in_c() {
     run("hello");
