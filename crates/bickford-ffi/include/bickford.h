@@ -548,7 +548,7 @@ extern "C" {
 // `BICKFORD_ERROR_SYSTEM`.
 //
 // # Safety
-// `reply` came to the callback that runs and was not deferred; `fd` is open; `backing` points to a number.
+// `reply` came to the callback that runs; `fd` is open; `backing` points to a number.
 int32_t bickford_reply_open_backing(struct bickford_reply *reply,
                                     int32_t fd,
                                     uint64_t *backing);

@@ -39,9 +39,9 @@ impl Registrar {
         if fd < 0 {
             return Err(Failure::argument(format!("{fd} is no descriptor")));
         }
-        let backings = self.backings.ok_or_else(|| {
-            Failure::argument("the session has ended, or has no device: no file can be registered")
-        })?;
+        let backings = self
+            .backings
+            .ok_or_else(|| Failure::argument("the session has ended: no file can be registered"))?;
         // SAFETY: not negative; the rest is the caller's promise.
         let backing = backings
             .open(unsafe { BorrowedFd::borrow_raw(fd) })
@@ -98,7 +98,7 @@ pub(crate) fn end(owner: Owner) {
 /// `BICKFORD_ERROR_SYSTEM`.
 ///
 /// # Safety
-/// `reply` came to the callback that runs and was not deferred; `fd` is open; `backing` points to a number.
+/// `reply` came to the callback that runs; `fd` is open; `backing` points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bickford_reply_open_backing(
     reply: *mut bickford_reply,

@@ -151,7 +151,7 @@ pub(crate) struct InCall<'a, A: FlatAnswer> {
 trait Defer {
     fn defer(&mut self) -> Result<u64, Failure>;
     fn is_interrupted(&self) -> bool;
-    fn registrar(&self) -> Registrar;
+    fn registrar(&self) -> Result<Registrar, Failure>;
 }
 
 impl<A: FlatAnswer> Defer for InCall<'_, A> {
@@ -199,10 +199,14 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         self.context.interrupt().is_raised()
     }
 
-    fn registrar(&self) -> Registrar {
-        Registrar {
-            owner: self.owner,
-            backings: self.reply.as_ref().and_then(Reply::backings),
+    fn registrar(&self) -> Result<Registrar, Failure> {
+        match (&self.reply, self.handle) {
+            (Some(reply), _) => Ok(Registrar {
+                owner: self.owner,
+                backings: reply.backings(),
+            }),
+            (None, Some(handle)) => registrar(handle),
+            (None, None) => Err(Failure::argument("the reply was completed")),
         }
     }
 }
@@ -230,7 +234,7 @@ unsafe fn handle<'a>(reply: *mut bickford_reply) -> Result<&'a mut Handle<'a>, F
 /// As for [`handle`].
 pub(crate) unsafe fn registrar_in_call(reply: *mut bickford_reply) -> Result<Registrar, Failure> {
     // SAFETY: the caller's promise.
-    Ok(unsafe { handle(reply)? }.0.registrar())
+    unsafe { handle(reply)? }.0.registrar()
 }
 
 /// Where a deferred reply registers backing files.

@@ -71,6 +71,8 @@ static int32_t open_file(struct state *state, uint64_t node, bickford_answer *an
 		CHECK(later != NULL);
 		later->state = state;
 		CHECK(bickford_reply_defer(reply, &later->handle) == 0);
+		/* It is still the reply of this call. */
+		CHECK(bickford_reply_open_backing(reply, -1, &number) == BICKFORD_ERROR_ARGUMENT);
 		CHECK(pthread_create(&thread, NULL, open_later, later) == 0);
 		pthread_detach(thread);
 		return BICKFORD_LATER;
