@@ -60,7 +60,7 @@ trap 'rm -rf "$temporary"' EXIT
 command_and_its_pages() {
 	put 755 "$FROM/bickford" "$PREFIX/bin/bickford"
 	if [ -z "$DESTDIR" ] && [ "$(id -u)" != 0 ]; then
-		say "$MOUNTDIR/mount.fuse.bickford is left out, which root makes: mount(8) and fstab go through mount.fuse3(8) then"
+		say "$MOUNTDIR/mount.fuse.bickford is left to root; without it mount(8) and fstab go through mount.fuse3(8)"
 	else
 		link "$PREFIX/bin/bickford" "$MOUNTDIR/mount.fuse.bickford"
 	fi

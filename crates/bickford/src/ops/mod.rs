@@ -107,19 +107,10 @@ pub trait Operation<'a>: Sized {
         0
     }
 
-    /// What the kernel writes back from its cache by this operation. By default: nothing.
-    fn written_back(&self) -> Option<WrittenBack> {
+    /// The file whose contents the kernel writes back from its cache by this operation. By default: none.
+    fn written_back(&self) -> Option<NodeId> {
         None
     }
-}
-
-/// Contents of the page cache that the kernel writes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrittenBack {
-    /// The file.
-    pub node: NodeId,
-    /// How many bytes.
-    pub length: usize,
 }
 
 /// What an operation is answered with when it succeeds.

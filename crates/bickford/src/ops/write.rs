@@ -2,7 +2,7 @@
 
 use bickford_abi::{COMPAT_WRITE_IN_SIZE, InHeader, WriteFlags, WriteIn, WriteOut};
 
-use super::{Answer, Encoder, Encoding, Operation, Payload, Protocol, WrittenBack};
+use super::{Answer, Encoder, Encoding, Operation, Payload, Protocol};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, LockOwner, NodeId};
 
@@ -58,12 +58,9 @@ impl<'a> Operation<'a> for Write<'a> {
         self.data.len() as u64
     }
 
-    fn written_back(&self) -> Option<WrittenBack> {
+    fn written_back(&self) -> Option<NodeId> {
         let cached = self.write_flags.contains(WriteFlags::CACHE);
-        cached.then(|| WrittenBack {
-            node: self.node,
-            length: self.data.len(),
-        })
+        cached.then_some(self.node)
     }
 }
 

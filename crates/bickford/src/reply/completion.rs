@@ -8,13 +8,13 @@ use std::sync::Arc;
 use bickford_abi::Opcode;
 use rustix::io::Errno;
 
-use crate::Unique;
 use crate::backing::Backings;
 use crate::dispatch::Tables;
 use crate::notify::PRUNE_SINCE;
-use crate::ops::{Answer, Data, Encoder, Encoding, WrittenBack};
+use crate::ops::{Answer, Data, Encoder, Encoding};
 use crate::trace::Stages;
 use crate::transport::{Outgoing, Responder, Ticket, sendable};
+use crate::{NodeId, Unique};
 
 /// Everything that is needed to answer one request. In a box: it is made once, and then handed from
 /// call to call, through every layer and into tasks.
@@ -27,7 +27,7 @@ pub struct Completion {
     pub(crate) room: usize,
     /// How many bytes it says at most that were moved.
     pub(crate) to_move: u64,
-    pub(crate) written_back: Option<WrittenBack>,
+    pub(crate) written_back: Option<NodeId>,
     /// See [`Encoding::uncached`].
     pub(crate) uncached: bool,
     pub(crate) slot: u32,
@@ -44,11 +44,7 @@ impl fmt::Debug for Completion {
 impl Completion {
     pub(crate) fn finish<A: Answer>(self, result: Result<A, Errno>) {
         match result {
-            Ok(answer)
-                if self
-                    .written_back
-                    .is_some_and(|of| answer.moved() < of.length as u64) =>
-            {
+            Ok(answer) if self.written_back.is_some() && answer.moved() < self.to_move => {
                 self.fail(Errno::NOSPC);
             }
             Ok(answer) => {
@@ -145,11 +141,11 @@ impl Completion {
     fn send(mut self, answer: Outgoing<'_>) {
         self.stages.mark_handled();
         self.tables.in_flight.remove(self.slot);
-        if let Some(of) = self.written_back
+        if let Some(node) = self.written_back
             && answer.error != 0
             && self.minor >= PRUNE_SINCE
         {
-            self.tables.queue.not_written(of.node);
+            self.tables.queue.not_written(node);
         }
         let sent = self.responder.respond(self.ticket, &answer);
         self.stages.mark_sent();

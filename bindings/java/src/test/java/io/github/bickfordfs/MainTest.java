@@ -132,6 +132,17 @@ class MainTest {
         assertTrue(said.startsWith("javafuse: the path") && said.contains("LC_ALL=C.UTF-8"), said);
     }
 
+    /** The virtual machine is kept small, and what the user wants of it comes after that. */
+    @Test
+    void theLauncherKeepsTheMachineSmall() throws Exception {
+        ProcessBuilder builder = launcher(Path.of("target/classes"), UpperCase.class, "/no/such/source", "/no/such");
+        builder.environment().put("JAVAFUSE_JAVA_OPTIONS", "-XX:+PrintFlagsFinal -Xms32m");
+        Process process = builder.redirectErrorStream(true).start();
+        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(1, process.waitFor(), said);
+        assertTrue(said.matches("(?s).* InitialHeapSize += 33554432 .* TrimNativeHeapInterval += 1000 .*"), said);
+    }
+
     private static ProcessBuilder launcher(Path jar, Class<?> type, String source, String mountpoint) {
         Path classes = Path.of("target/test-classes").toAbsolutePath();
         ProcessBuilder builder = new ProcessBuilder("bin/javafuse", "--class", type.getName(), "--classpath",
