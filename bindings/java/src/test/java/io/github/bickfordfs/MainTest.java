@@ -126,9 +126,7 @@ class MainTest {
     void theLauncherSaysWhatTheLocaleCannot() throws Exception {
         ProcessBuilder builder = launcher(Path.of("target/classes"), UpperCase.class, "caf\u00e9", "caf\u00e9");
         builder.environment().put("LC_ALL", "C");
-        Process process = builder.redirectErrorStream(true).start();
-        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertEquals(1, process.waitFor(), said);
+        String said = failed(builder);
         assertTrue(said.startsWith("javafuse: the path") && said.contains("LC_ALL=C.UTF-8"), said);
     }
 
@@ -137,10 +135,16 @@ class MainTest {
     void theLauncherKeepsTheMachineSmall() throws Exception {
         ProcessBuilder builder = launcher(Path.of("target/classes"), UpperCase.class, "/no/such/source", "/no/such");
         builder.environment().put("JAVAFUSE_JAVA_OPTIONS", "-XX:+PrintFlagsFinal -Xms32m");
+        String said = failed(builder);
+        assertTrue(said.matches("(?s).* InitialHeapSize += 33554432 .* TrimNativeHeapInterval += 1000 .*"), said);
+    }
+
+    /** What a launcher that fails says. */
+    private static String failed(ProcessBuilder builder) throws Exception {
         Process process = builder.redirectErrorStream(true).start();
         String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         assertEquals(1, process.waitFor(), said);
-        assertTrue(said.matches("(?s).* InitialHeapSize += 33554432 .* TrimNativeHeapInterval += 1000 .*"), said);
+        return said;
     }
 
     private static ProcessBuilder launcher(Path jar, Class<?> type, String source, String mountpoint) {
