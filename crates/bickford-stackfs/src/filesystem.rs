@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::io_mode::{IoMode, settle};
+use crate::ioctl::{protect_after_data, protects};
 use crate::{Inner, StackFs};
 
 /// What every mount wants. The kernel leaves umasks and the clearing of set-id bits to us, which the
@@ -262,6 +263,9 @@ impl FileSystem for StackFs {
     }
 
     fn ioctl(&self, cx: &Context<'_>, op: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
+        if protects(&op) && self.inner.may_be_dirty(op.node) {
+            return protect_after_data(&self.inner, cx, &op, reply);
+        }
         reply.complete(self.inner.do_ioctl(cx, &op));
     }
 

@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use bickford::Context;
 use bickford::abi::IoctlFlags;
-use bickford::ops::{Ioctl, IoctlAnswer};
+use bickford::ops::{Ioctl, IoctlAnswer, Keep, Kept};
+use bickford::{Context, Reply};
 use rustix::io::Errno;
 
 use crate::Inner;
-use crate::invalidation::forget_attributes_now;
+use crate::invalidation::{answer_after_invalidation, forget_attributes_now};
 use crate::io::Need;
 use crate::sys;
 
@@ -66,12 +66,27 @@ impl Inner {
     }
 }
 
+/// Makes a file immutable or append-only when the kernel has written back what it caches of it: afterwards the
+/// lower file system would refuse that.
+pub(crate) fn protect_after_data(
+    inner: &Arc<Inner>,
+    cx: &Context<'_>,
+    op: &Ioctl<'_>,
+    reply: Reply<IoctlAnswer>,
+) {
+    let (inner, detached, kept) = (Arc::clone(inner), cx.detach(), op.keep(true));
+    answer_after_invalidation(cx, op.node, 0, reply, move |told| {
+        told.map_err(|_| Errno::AGAIN)?;
+        inner.do_ioctl(&detached.context(), &kept.operation())
+    });
+}
+
 fn changes(op: &Ioctl<'_>) -> bool {
     matches!(op.command, SET_FLAGS | SET_XATTR)
 }
 
 /// Whether the file is made immutable or append-only. Both commands begin with a word of flags.
-fn protects(op: &Ioctl<'_>) -> bool {
+pub(crate) fn protects(op: &Ioctl<'_>) -> bool {
     let protecting = match op.command {
         SET_FLAGS => PROTECTING_FLAGS,
         SET_XATTR => PROTECTING_XFLAGS,

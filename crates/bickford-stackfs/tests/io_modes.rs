@@ -419,6 +419,33 @@ fn what_is_made_immutable_is_written_no_more() {
 }
 
 #[test]
+fn what_was_written_before_a_file_is_protected_is_there() {
+    if !can_mount() {
+        return;
+    }
+    let test = |mount: &Mount| {
+        for (name, flag) in [("immutable", IFlags::IMMUTABLE), ("log", IFlags::APPEND)] {
+            let path = mount.path(name);
+            let mut file = File::create(&path).unwrap();
+            file.write_all(b"written before").unwrap();
+            if mark(&path, flag, true).is_err() {
+                support::say(format_args!("left out: no protected files here"));
+                return;
+            }
+            let synced = file.sync_all();
+            drop(file);
+            let found = fs::read(mount.below(name)).unwrap();
+            mark(&path, flag, false).unwrap();
+            let io = mount.stackfs.io_mode();
+            assert_eq!(found, b"written before", "{io:?}, {name}");
+            synced.unwrap();
+        }
+    };
+    on_disk_and_tmpfs(test);
+    each_preset(test);
+}
+
+#[test]
 fn the_kernel_forgets_a_removed_file_and_so_does_its_registration() {
     if !can_mount() {
         return;
