@@ -102,6 +102,12 @@ macro_rules! define_future {
                 Ok(())
             }
 
+            /// See [`super::FileSystem::is_prompt`]; it is about what runs before a task is spawned and,
+            /// where the spawner runs a task until it waits, about that.
+            fn is_prompt(&self) -> bool {
+                false
+            }
+
             /// The session has ended; no request follows, but tasks may still run.
             fn destroy(&self) {}
 
@@ -135,6 +141,10 @@ macro_rules! define_future {
                 // Data are copied anyway, for the task to own them.
                 negotiation.set_splice_writes(false);
                 Ok(())
+            }
+
+            fn is_prompt(&self) -> bool {
+                self.filesystem.is_prompt()
             }
 
             fn destroy(&self) {

@@ -65,6 +65,10 @@ macro_rules! define_filesystem {
                 self.0.init(negotiation)
             }
 
+            fn is_prompt(&self) -> bool {
+                self.0.is_prompt()
+            }
+
             fn destroy(&self) {
                 self.0.destroy();
             }

@@ -74,6 +74,11 @@ macro_rules! define_future {
                 Ok(())
             }
 
+            /// See [`crate::filesystem::future::FileSystem::is_prompt`].
+            fn is_prompt(&self) -> bool {
+                false
+            }
+
             /// The session has ended; no request follows, but tasks may still run.
             fn destroy(&self) {}
 

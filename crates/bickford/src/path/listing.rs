@@ -48,6 +48,8 @@ pub struct Listing {
     in_parts: bool,
     offset: u64,
     room: usize,
+    /// Of the room.
+    taken: usize,
     bytes: usize,
 }
 
@@ -59,7 +61,20 @@ impl Listing {
             in_parts: false,
             offset,
             room: room as usize,
+            taken: 0,
             bytes: 0,
+        }
+    }
+
+    /// An empty listing of the same part, for whoever fills it elsewhere and puts it in this one's place then.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self {
+            names: Vec::new(),
+            in_parts: false,
+            taken: 0,
+            bytes: 0,
+            ..*self
         }
     }
 
@@ -89,10 +104,10 @@ impl Listing {
             return true;
         }
         let size = (24 + name.len()).next_multiple_of(8);
-        if self.room < size {
+        if self.room - self.taken < size {
             return false;
         }
-        self.room -= size;
+        self.taken += size;
         self.names.push(Name {
             name: name.into(),
             mode,

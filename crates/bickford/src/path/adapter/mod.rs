@@ -188,7 +188,7 @@ macro_rules! define_delegation {
 
             // Claims wait for methods that run, never for a request that has yet to begin.
             fn is_prompt(&self) -> bool {
-                self.core.filesystem.0.is_prompt()
+                self.core.filesystem.is_prompt()
             }
 
             fn destroy(&self) {
@@ -209,6 +209,10 @@ macro_rules! define_delegation {
         impl<F: FileSystem> Tasks for Core<F> {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 self.negotiate(negotiation)
+            }
+
+            fn is_prompt(&self) -> bool {
+                self.filesystem.is_prompt()
             }
 
             fn destroy(&self) {
