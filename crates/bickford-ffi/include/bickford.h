@@ -461,6 +461,15 @@ typedef struct bickford_request {
   uint32_t lock_kind;
   // Holder of the lock.
   uint32_t lock_pid;
+  // Over paths (`bickford_mount_paths`): the path from the root of the mount, which is `/`, NUL-terminated; NULL where
+  // there is none, and otherwise.
+  const char *path;
+  // Length of the path in bytes, without the NUL byte.
+  uint64_t path_length;
+  // The other path.
+  const char *path2;
+  // Length of the other path in bytes.
+  uint64_t path2_length;
 } bickford_request;
 
 // A callback that serves a request. Returns zero when `answer` is filled in, a positive errno,
@@ -665,6 +674,25 @@ int32_t bickford_notify_entry(uint64_t session,
                               uint64_t name_length,
                               uint32_t expire);
 
+// Drops what is cached of the file at a path of a file system over paths: its attributes, and its data from `offset` on for `length`
+// bytes, as `bickford_notify_inode` does. Returns 1 when the kernel knew the path, 0 when there was nothing to drop.
+//
+// # Safety
+// `path` is NUL-terminated.
+int32_t bickford_notify_path(uint64_t session,
+                             const char *path,
+                             int64_t offset,
+                             int64_t length);
+
+// Drops the cached name of a path of a file system over paths; with `expire` not zero it is only looked up again at its next use.
+// Returns 1 when the kernel knew the directory, 0 when there was nothing to drop.
+//
+// # Safety
+// `path` is NUL-terminated.
+int32_t bickford_notify_path_name(uint64_t session,
+                                  const char *path,
+                                  uint32_t expire);
+
 // A name was removed: drops it and tells those who watch the directory.
 //
 // # Safety
@@ -718,8 +746,83 @@ int32_t bickford_notify_poll(uint64_t session, uint64_t waiter);
 // by a callback: the kernel may be waiting for that very request.
 int32_t bickford_notify_flush(uint64_t session);
 
+// Mounts a file system over paths that callbacks serve. Requests are as with `bickford_mount`, but for:
+//
+// - `path` stands where `node` is otherwise, and in place of the directory and `name` where something is made or removed;
+//   `path2` is the new name of RENAME and LINK, and the other file of COPY_FILE_RANGE. `name` is that of an extended attribute,
+//   `name2` the target of SYMLINK. A path is NULL where an open file has none any more, or with the option `handles_only`;
+//   then `handle` is set, in `present`, too. A path stays right until the request is answered: what would rename or remove it
+//   waits. It is valid memory during the callback only.
+// - There is no LOOKUP, FORGET and READDIRPLUS: names are found by GETATTR, which every file system needs and which answers ENOENT.
+//   What makes something answers nothing, or CREATE and TMPFILE an open file; GETATTR comes afterwards.
+// - SETATTR comes once for mode, once for the owner, once for size and once for times, and answers nothing. The mode is without its type.
+// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`. `.` and `..` are there by themselves in the first case.
+// - GETXATTR and LISTXATTR have room for the longest value, whatever the caller asked for; they answer data, as READLINK does.
+// - CREATE comes with the umask taken off `mode` already. OPEN has no `O_TRUNC`: it comes as SETATTR.
+// - `FUSE_ATTR_*`, `node`, `generation`, and what is to be valid for how long, are not of the answer: options say that.
+//
+// `options` are those of `bickford_mount`, and, as in fuse(8), `entry_timeout`, `attr_timeout` and `negative_timeout` in seconds
+// (1, 1 and 0 by default), `direct_io`, `kernel_cache`, `auto_cache`, `noforget`, `use_ino`, `uid`, `gid`, `umask` (octal),
+// `hide_removed` (a removed file that is open is renamed until it is closed) and `handles_only` (requests on open files have
+// no path, and hold up no rename). Replies can be deferred; a reply that is not completed holds its path. The callback is called on the thread that took
+// the request, or, where it had to wait for a path or goes on after a deferred reply, on another one.
+//
+// # Safety
+// As for `bickford_mount`.
+int32_t bickford_mount_paths(const char *mountpoint,
+                             const char *options,
+                             const struct bickford_config *config,
+                             const struct bickford_callbacks *callbacks,
+                             uint64_t *session);
+
+// Adds a name to what a READDIR over paths answers, in one piece: all names, whatever the offset of the request.
+// The library keeps them until the directory is closed or rewound. `attr` has the attributes where they are known, which saves
+// asking for them; without, it is NULL and `mode` tells the type, or is zero. A name that no file can have is left out,
+// with a line in the log; a listing of more than 256 MiB is EOVERFLOW.
+//
+// # Safety
+// `reply` came to the callback that runs, and was not deferred; `name` points to `name_length` bytes; `attr` is null or points to
+// attributes.
+int32_t bickford_reply_list(struct bickford_reply *reply,
+                            const uint8_t *name,
+                            uint64_t name_length,
+                            uint32_t mode,
+                            const struct bickford_attr *attr);
+
+// Adds a name to what a READDIR over paths answers, in parts: names from the request's offset on; `offset` is where the listing
+// goes on after this one, and not zero. Returns 1 when it was added, 0 when there is no room left: then it has to come with the next request.
+//
+// # Safety
+// As for `bickford_reply_list`.
+int32_t bickford_reply_list_at(struct bickford_reply *reply,
+                               const uint8_t *name,
+                               uint64_t name_length,
+                               uint32_t mode,
+                               uint64_t offset);
+
+// As `bickford_reply_list`, for a deferred reply that was not completed.
+//
+// # Safety
+// `name` points to `name_length` bytes; `attr` is null or points to attributes.
+int32_t bickford_deferred_list(uint64_t handle,
+                               const uint8_t *name,
+                               uint64_t name_length,
+                               uint32_t mode,
+                               const struct bickford_attr *attr);
+
+// As `bickford_reply_list_at`, for a deferred reply that was not completed.
+//
+// # Safety
+// `name` points to `name_length` bytes.
+int32_t bickford_deferred_list_at(uint64_t handle,
+                                  const uint8_t *name,
+                                  uint64_t name_length,
+                                  uint32_t mode,
+                                  uint64_t offset);
+
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap` and `max_stack_depth=1|2`, with commas between, or NULL;
+// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `max_background=N`,
+// `congestion_threshold=N`, `request_timeout=SECONDS` and `time_granularity=NANOSECONDS`, with commas between, or NULL;
 // `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 // `prompt` says that no call waits for another request of the session, be it by a lock that is
 // held until another request comes, or by using what it is mounted on: a thread of io_uring then
@@ -727,7 +830,9 @@ int32_t bickford_notify_flush(uint64_t session);
 // yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
 // `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
 // something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
-// on an overlay; it rules out the kernel's write-back cache. `session` gets the number of the
+// on an overlay; it rules out the kernel's write-back cache. `max_background` and `congestion_threshold` limit requests that
+// nobody waits for, `request_timeout` is after how many seconds without an answer the kernel aborts the connection, and
+// `time_granularity` the resolution of times in nanoseconds. `session` gets the number of the
 // session. When this returns, the mount answers; close the session with `bickford_session_close`.
 //
 // # Safety
@@ -740,7 +845,7 @@ int32_t bickford_mount(const char *mountpoint,
                        uint64_t *session);
 
 // Mounts a directory through StackFS with calls around its operations. Beside those of
-// `bickford_mount`, `options` may have `preset=base|opt|fast`,
+// `bickford_mount` up to `allow_idmap`, `options` may have `preset=base|opt|fast`,
 // `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
 // alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
 // kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a

@@ -254,6 +254,15 @@ pub struct bickford_request {
     pub lock_kind: u32,
     /// Holder of the lock.
     pub lock_pid: u32,
+    /// Over paths (`bickford_mount_paths`): the path from the root of the mount, which is `/`, NUL-terminated; NULL where
+    /// there is none, and otherwise.
+    pub path: *const c_char,
+    /// Length of the path in bytes, without the NUL byte.
+    pub path_length: u64,
+    /// The other path.
+    pub path2: *const c_char,
+    /// Length of the other path in bytes.
+    pub path2_length: u64,
 }
 
 impl Default for bickford_request {

@@ -2,15 +2,19 @@
 
 use bickford::Errno;
 use bickford::ops::Answer;
+use bickford::path::Listing;
 
 use crate::abi::{BICKFORD_DATA_MAX, bickford_answer, bickford_request};
 use crate::parameters::bytes;
 
-/// The memory behind [`bickford_answer::data`].
+/// What an answer is gathered in beside the flat structure.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
+    /// The memory behind [`bickford_answer::data`].
     bytes: Vec<u8>,
     filled: usize,
+    /// Where the request lists a directory over paths.
+    pub(crate) listing: Option<Listing>,
 }
 
 impl Buffer {
@@ -23,14 +27,26 @@ impl Buffer {
         let size = usize::try_from(size).map_err(|_| Errno::INVAL)?;
         Ok(Self {
             bytes: vec![0; size],
-            filled: 0,
+            ..Self::default()
         })
+    }
+
+    /// For names.
+    pub(crate) fn of_names(listing: Listing) -> Self {
+        Self {
+            listing: Some(listing),
+            ..Self::default()
+        }
     }
 
     /// What an answer holds that exists already.
     pub(crate) fn holding(bytes: Vec<u8>) -> Self {
         let filled = bytes.len();
-        Self { bytes, filled }
+        Self {
+            bytes,
+            filled,
+            listing: None,
+        }
     }
 
     /// Puts the buffer into an answer.
@@ -88,8 +104,8 @@ impl<A> Exposed<A> {
     }
 }
 
-/// An answer that can be written as a flat structure and read back.
-pub(crate) trait FlatAnswer: Answer {
+/// What a callback answers, from a flat structure.
+pub(crate) trait FromFlat: Sized + Send + 'static {
     /// How many bytes of data the answer may hold.
     fn room(request: &bickford_request) -> u64 {
         let _ = request;
@@ -105,7 +121,10 @@ pub(crate) trait FlatAnswer: Answer {
         request: &bickford_request,
         buffer: Buffer,
     ) -> Result<Self, Errno>;
+}
 
+/// An answer to the kernel that can be written as a flat structure and read back.
+pub(crate) trait FlatAnswer: FromFlat + Answer {
     /// Into the flat structure; its data is set by the caller. Without `with_data`, data of READ
     /// stay out of it.
     fn expose(self, answer: &mut bickford_answer, with_data: bool) -> Result<Exposed<Self>, Errno>;

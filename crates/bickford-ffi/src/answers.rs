@@ -11,7 +11,7 @@ use bickford::ops::{
 use bickford::{Errno, FileHandle, Generation, NodeId};
 
 use crate::abi::*;
-use crate::answer::{Buffer, Exposed, FlatAnswer};
+use crate::answer::{Buffer, Exposed, FlatAnswer, FromFlat};
 use crate::parameters::{from_kind, from_time, to_kind, to_time};
 
 /// Longest target of a symbolic link (`PATH_MAX`).
@@ -40,7 +40,7 @@ fn to_attr(attr: &Attr) -> bickford_attr {
     }
 }
 
-fn from_attr(attr: &bickford_attr) -> Attr {
+pub(crate) fn from_attr(attr: &bickford_attr) -> Attr {
     Attr {
         ino: attr.ino,
         size: attr.size,
@@ -93,7 +93,7 @@ fn opened(answer: &bickford_answer) -> Opened {
 /// Answers without data: `answer type: |flat| value, |value, flat| writes it;`
 macro_rules! flat {
     ($($answer:ty: $from:expr, $to:expr;)+) => {
-        $(impl FlatAnswer for $answer {
+        $(impl FromFlat for $answer {
             unsafe fn from_flat(
                 answer: &bickford_answer,
                 _: &bickford_request,
@@ -102,7 +102,9 @@ macro_rules! flat {
                 let from: fn(&bickford_answer) -> Self = $from;
                 Ok(from(answer))
             }
+        }
 
+        impl FlatAnswer for $answer {
             fn expose(
                 self,
                 answer: &mut bickford_answer,
@@ -181,7 +183,7 @@ flat! {
     };
 }
 
-impl FlatAnswer for Data {
+impl FromFlat for Data {
     fn room(request: &bickford_request) -> u64 {
         request.size
     }
@@ -194,7 +196,9 @@ impl FlatAnswer for Data {
         // SAFETY: the caller's promise.
         unsafe { buffer.take(answer) }.map(Self::Bytes)
     }
+}
 
+impl FlatAnswer for Data {
     fn expose(self, _: &mut bickford_answer, with_data: bool) -> Result<Exposed<Self>, Errno> {
         if !with_data {
             return Ok(Exposed {
@@ -209,7 +213,7 @@ impl FlatAnswer for Data {
     }
 }
 
-impl FlatAnswer for Target {
+impl FromFlat for Target {
     fn room(_: &bickford_request) -> u64 {
         TARGET_MAX
     }
@@ -222,13 +226,15 @@ impl FlatAnswer for Target {
         // SAFETY: the caller's promise.
         unsafe { buffer.take(answer) }.map(Self)
     }
+}
 
+impl FlatAnswer for Target {
     fn expose(self, _: &mut bickford_answer, _: bool) -> Result<Exposed<Self>, Errno> {
         Ok(Exposed::data(self.0))
     }
 }
 
-impl FlatAnswer for XattrAnswer {
+impl FromFlat for XattrAnswer {
     fn room(request: &bickford_request) -> u64 {
         request.size
     }
@@ -246,7 +252,9 @@ impl FlatAnswer for XattrAnswer {
         let value = unsafe { buffer.take(answer) }?;
         Self::fit(value, u32::try_from(request.size).unwrap_or(u32::MAX))
     }
+}
 
+impl FlatAnswer for XattrAnswer {
     fn expose(self, answer: &mut bickford_answer, _: bool) -> Result<Exposed<Self>, Errno> {
         match self {
             Self::Length(length) => {
@@ -269,7 +277,7 @@ impl FlatAnswer for XattrAnswer {
     }
 }
 
-impl FlatAnswer for IoctlAnswer {
+impl FromFlat for IoctlAnswer {
     fn room(request: &bickford_request) -> u64 {
         request.size
     }
@@ -285,14 +293,16 @@ impl FlatAnswer for IoctlAnswer {
             output: unsafe { buffer.take(answer) }?,
         })
     }
+}
 
+impl FlatAnswer for IoctlAnswer {
     fn expose(self, answer: &mut bickford_answer, _: bool) -> Result<Exposed<Self>, Errno> {
         answer.count = u64::from(self.result.cast_unsigned());
         Ok(Exposed::data(self.output))
     }
 }
 
-impl FlatAnswer for Directory {
+impl FromFlat for Directory {
     fn room(request: &bickford_request) -> u64 {
         request.size
     }
@@ -315,7 +325,9 @@ impl FlatAnswer for Directory {
             Errno::IO
         })
     }
+}
 
+impl FlatAnswer for Directory {
     fn expose(self, _: &mut bickford_answer, _: bool) -> Result<Exposed<Self>, Errno> {
         Ok(Exposed::data(self.as_bytes().to_vec()))
     }

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bickford::backing::Backings;
+use bickford::path::Listing;
 use bickford::{Context, Errno, Interrupt, Reply};
 
 use crate::abi::{
     BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_answer, bickford_reply, bickford_request,
 };
-use crate::answer::{Buffer, FlatAnswer};
+use crate::answer::{Buffer, FlatAnswer, FromFlat};
 use crate::backing::{self, Registrar};
 use crate::guard::{Failure, guarded};
 
@@ -131,6 +132,10 @@ impl Snapshot {
         request.name = std::ptr::null();
         request.name2 = std::ptr::null();
         request.data = std::ptr::null();
+        request.path = std::ptr::null();
+        request.path2 = std::ptr::null();
+        request.path_length = 0;
+        request.path2_length = 0;
         request.name_length = 0;
         request.name2_length = 0;
         request.data_length = 0;
@@ -138,12 +143,33 @@ impl Snapshot {
     }
 }
 
+/// Where the answer of a callback goes.
+pub(crate) trait Destination: Send + 'static {
+    type Answer: FromFlat;
+
+    fn complete(self, result: Result<Self::Answer, Errno>);
+
+    fn backings(&self, cx: &Context<'_>) -> Option<Backings>;
+}
+
+impl<A: FlatAnswer> Destination for Reply<A> {
+    type Answer = A;
+
+    fn complete(self, result: Result<A, Errno>) {
+        Self::complete(self, result);
+    }
+
+    fn backings(&self, _: &Context<'_>) -> Option<Backings> {
+        Self::backings(self)
+    }
+}
+
 /// A reply during its callback.
-pub(crate) struct InCall<'a, A: FlatAnswer> {
+pub(crate) struct InCall<'a, D: Destination> {
     pub(crate) owner: Owner,
     pub(crate) context: &'a Context<'a>,
     pub(crate) request: &'a bickford_request,
-    pub(crate) reply: Option<Reply<A>>,
+    pub(crate) reply: Option<D>,
     pub(crate) buffer: Buffer,
     pub(crate) handle: Option<u64>,
 }
@@ -152,9 +178,10 @@ trait Defer {
     fn defer(&mut self) -> Result<u64, Failure>;
     fn is_interrupted(&self) -> bool;
     fn registrar(&self) -> Result<Registrar, Failure>;
+    fn listing(&mut self) -> Result<&mut Listing, Failure>;
 }
 
-impl<A: FlatAnswer> Defer for InCall<'_, A> {
+impl<D: Destination> Defer for InCall<'_, D> {
     fn defer(&mut self) -> Result<u64, Failure> {
         if let Some(handle) = self.handle {
             return Ok(handle);
@@ -170,13 +197,13 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         let Some(reply) = self.reply.take() else {
             return Err(Failure::argument("the reply was completed"));
         };
-        let backings = reply.backings();
+        let backings = reply.backings(self.context);
         let request = Snapshot::new(self.request);
         let complete = move |result: Result<&bickford_answer, Errno>, buffer: Buffer| {
             let request = request;
             // SAFETY: whoever completes the reply vouches for the answer's data.
-            let result =
-                result.and_then(|answer| unsafe { A::from_flat(answer, &request.0, buffer) });
+            let result = result
+                .and_then(|answer| unsafe { D::Answer::from_flat(answer, &request.0, buffer) });
             reply.complete(result);
         };
         let handle = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -203,19 +230,32 @@ impl<A: FlatAnswer> Defer for InCall<'_, A> {
         match (&self.reply, self.handle) {
             (Some(reply), _) => Ok(Registrar {
                 owner: self.owner,
-                backings: reply.backings(),
+                backings: reply.backings(self.context),
             }),
             (None, Some(handle)) => registrar(handle),
             (None, None) => Err(Failure::argument("the reply was completed")),
         }
     }
+
+    fn listing(&mut self) -> Result<&mut Listing, Failure> {
+        if self.handle.is_some() {
+            return Err(Failure::argument(
+                "the reply was deferred: use the calls for its number",
+            ));
+        }
+        self.buffer.listing.as_mut().ok_or_else(no_listing)
+    }
+}
+
+fn no_listing() -> Failure {
+    Failure::argument("the reply is not that of a READDIR over paths")
 }
 
 /// What a pointer to a [`bickford_reply`] points to.
 pub(crate) struct Handle<'a>(&'a mut dyn Defer);
 
 impl<'a> Handle<'a> {
-    pub(crate) fn new<A: FlatAnswer>(call: &'a mut InCall<'_, A>) -> Self {
+    pub(crate) fn new<D: Destination>(call: &'a mut InCall<'_, D>) -> Self {
         Self(call)
     }
 }
@@ -235,6 +275,33 @@ unsafe fn handle<'a>(reply: *mut bickford_reply) -> Result<&'a mut Handle<'a>, F
 pub(crate) unsafe fn registrar_in_call(reply: *mut bickford_reply) -> Result<Registrar, Failure> {
     // SAFETY: the caller's promise.
     unsafe { handle(reply)? }.0.registrar()
+}
+
+/// Adds to the listing of a reply, during its callback.
+///
+/// # Safety
+/// As for [`handle`].
+pub(crate) unsafe fn list_in_call<T>(
+    reply: *mut bickford_reply,
+    add: impl FnOnce(&mut Listing) -> T,
+) -> Result<T, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { handle(reply)? }.0.listing().map(add)
+}
+
+/// Adds to the listing of a deferred reply.
+pub(crate) fn list<T>(handle: u64, add: impl FnOnce(&mut Listing) -> T) -> Result<T, Failure> {
+    let mut waiting = waiting();
+    let deferred = waiting
+        .as_mut()
+        .and_then(|waiting| waiting.replies.get_mut(&handle))
+        .ok_or_else(|| unknown(handle))?;
+    deferred
+        .buffer
+        .listing
+        .as_mut()
+        .map(add)
+        .ok_or_else(no_listing)
 }
 
 /// Where a deferred reply registers backing files.

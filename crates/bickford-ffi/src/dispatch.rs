@@ -11,13 +11,14 @@ use bickford::ops::*;
 use bickford::{Context, Errno, FileSystem, Negotiation, Reply};
 
 use crate::abi::*;
-use crate::answer::{Buffer, FlatAnswer};
-use crate::deferred::{self, Handle, InCall, Owner, errno};
+use crate::answer::{Buffer, FromFlat};
+use crate::deferred::{self, Destination, Handle, InCall, Owner, errno};
 use crate::operations::{bit, for_each_operation};
 use crate::options::Options;
 use crate::parameters::{Parameters, put_data};
+use crate::tuning::Tuning;
 
-type Function = unsafe extern "C" fn(
+pub(crate) type Function = unsafe extern "C" fn(
     *mut c_void,
     *const bickford_request,
     *mut bickford_answer,
@@ -59,13 +60,14 @@ pub(crate) fn configure(config: &bickford_config, negotiation: &mut Negotiation)
 
 /// Serves requests by a callback.
 pub(crate) struct Callbacks {
-    owner: Owner,
+    pub(crate) owner: Owner,
     user: User,
     operations: u64,
     function: Function,
     config: bickford_config,
-    prompt: bool,
+    pub(crate) prompt: bool,
     max_stack_depth: u32,
+    tuning: Tuning,
 }
 
 impl Callbacks {
@@ -83,43 +85,40 @@ impl Callbacks {
             config,
             prompt: options.prompt,
             max_stack_depth: options.max_stack_depth,
+            tuning: options.tuning,
         }
     }
 
-    fn wants(&self, operation: u32) -> bool {
+    pub(crate) fn wants(&self, operation: u32) -> bool {
         self.operations & bit(operation) != 0
     }
 
-    /// Flags of INIT without which the kernel would not ask for what is wanted.
-    fn flags(&self) -> InitFlags {
-        let mut flags = InitFlags::empty();
-        if self.wants(BICKFORD_OP_READDIRPLUS) {
-            flags |= InitFlags::DO_READDIRPLUS;
-            // With it the rest of a listing comes as READDIR.
-            if self.wants(BICKFORD_OP_READDIR) {
-                flags |= InitFlags::READDIRPLUS_AUTO;
-            }
-        }
+    /// What the session begins with.
+    pub(crate) fn negotiate(&self, negotiation: &mut Negotiation) {
         // Without them the kernel keeps locks to itself.
         if self.wants(BICKFORD_OP_SETLK) {
-            flags |= InitFlags::FLOCK_LOCKS;
+            negotiation.want(InitFlags::FLOCK_LOCKS);
             if self.wants(BICKFORD_OP_GETLK) {
-                flags |= InitFlags::POSIX_LOCKS;
+                negotiation.want(InitFlags::POSIX_LOCKS);
             }
         }
-        flags
+        configure(&self.config, negotiation);
+        self.tuning.apply(negotiation);
+        if self.max_stack_depth > 0 {
+            negotiation.want(InitFlags::PASSTHROUGH);
+            negotiation.refuse(InitFlags::WRITEBACK_CACHE);
+            negotiation.set_max_stack_depth(self.max_stack_depth);
+        }
     }
 
-    fn dispatch<A: FlatAnswer>(
+    /// Calls the callback, whose answer goes to `reply`; `buffer` has the room that it has.
+    pub(crate) fn dispatch<D: Destination>(
         &self,
         cx: &Context<'_>,
         request: &bickford_request,
-        reply: Reply<A>,
+        mut buffer: Buffer,
+        reply: D,
     ) {
-        let mut buffer = match Buffer::with_room(A::room(request)) {
-            Ok(buffer) => buffer,
-            Err(errno) => return reply.error(errno),
-        };
         let mut answer = bickford_answer::default();
         buffer.offer(&mut answer);
         let mut call = InCall {
@@ -149,13 +148,24 @@ impl Callbacks {
         match (reply, handle) {
             (Some(reply), _) => reply.complete(outcome(cx, code).and_then(|()| {
                 // SAFETY: a callback that says success leaves the buffer, or points to the data.
-                unsafe { A::from_flat(&answer, request, buffer) }
+                unsafe { D::Answer::from_flat(&answer, request, buffer) }
             })),
             (None, Some(handle)) if code != BICKFORD_LATER => {
                 deferred::take_back(handle, outcome(cx, code).map(|()| &answer));
             }
             (None, _) => {}
         }
+    }
+
+    /// The session has ended.
+    pub(crate) fn end(&self) {
+        if self.wants(BICKFORD_OP_DESTROY) {
+            self.tell(&bickford_request {
+                operation: BICKFORD_OP_DESTROY,
+                ..bickford_request::default()
+            });
+        }
+        self.owner.end();
     }
 
     /// For what is not answered.
@@ -188,13 +198,14 @@ macro_rules! define_callbacks {
     ($($method:ident: $operation:ty => $answer:ty, $number:ident, $default:expr;)+) => {
         impl FileSystem for Callbacks {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
-                negotiation.want(self.flags());
-                configure(&self.config, negotiation);
-                if self.max_stack_depth > 0 {
-                    negotiation.want(InitFlags::PASSTHROUGH);
-                    negotiation.refuse(InitFlags::WRITEBACK_CACHE);
-                    negotiation.set_max_stack_depth(self.max_stack_depth);
+                if self.wants(BICKFORD_OP_READDIRPLUS) {
+                    negotiation.want(InitFlags::DO_READDIRPLUS);
+                    // With it the rest of a listing comes as READDIR.
+                    if self.wants(BICKFORD_OP_READDIR) {
+                        negotiation.want(InitFlags::READDIRPLUS_AUTO);
+                    }
                 }
+                self.negotiate(negotiation);
                 Ok(())
             }
 
@@ -203,13 +214,7 @@ macro_rules! define_callbacks {
             }
 
             fn destroy(&self) {
-                if self.wants(BICKFORD_OP_DESTROY) {
-                    self.tell(&bickford_request {
-                        operation: BICKFORD_OP_DESTROY,
-                        ..bickford_request::default()
-                    });
-                }
-                self.owner.end();
+                self.end();
             }
 
             fn forget(&self, forgets: &[Forget]) {
@@ -238,15 +243,18 @@ macro_rules! define_callbacks {
                     }
                     let mut request = request(cx, $number);
                     op.fill(&mut request);
-                    match op.payload().transpose() {
-                        Ok(None) => self.dispatch(cx, &request, reply),
-                        Ok(Some(data)) => {
-                            put_data(&mut request, &data);
-                            self.dispatch(cx, &request, reply);
+                    let payload = match op.payload().transpose() {
+                        Ok(payload) => payload,
+                        Err(error) => {
+                            return reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO));
                         }
-                        Err(error) => reply.error(
-                            Errno::from_io_error(&error).unwrap_or(Errno::IO),
-                        ),
+                    };
+                    if let Some(data) = &payload {
+                        put_data(&mut request, data);
+                    }
+                    match Buffer::with_room(<$answer>::room(&request)) {
+                        Ok(buffer) => self.dispatch(cx, &request, buffer, reply),
+                        Err(errno) => reply.error(errno),
                     }
                 }
             )+

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::{BICKFORD_ABI_VERSION, BICKFORD_ERROR_ARGUMENT, BICKFORD_ERROR_PANIC};
@@ -16,6 +16,12 @@ thread_local! {
 pub(crate) struct Failure {
     code: i32,
     message: String,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl Failure {

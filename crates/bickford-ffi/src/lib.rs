@@ -4,7 +4,7 @@
 //! [`abi::bickford_callbacks`] with a function and a mask of the operations that it wants; requests
 //! and answers are flat structures ([`abi::bickford_request`], [`abi::bickford_answer`]). A reply
 //! may be taken out of its callback ([`deferred::bickford_reply_defer`]) and completed once, later,
-//! by any thread. Files for kernel pass-through are registered through it
+//! by any thread. [`paths::bickford_mount_paths`] serves a file system whose requests name paths. Files for kernel pass-through are registered through it
 //! ([`backing::bickford_reply_open_backing`]). [`abi::bickford_layer`] puts calls before and after those of StackFS.
 //!
 //! Sessions and deferred replies are numbers that are looked up: one that is used after its end is
@@ -27,5 +27,7 @@ pub mod notify;
 mod operations;
 mod options;
 mod parameters;
+pub mod paths;
 pub mod session;
 mod setattr;
+mod tuning;

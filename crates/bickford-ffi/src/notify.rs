@@ -1,10 +1,12 @@
 //! Notifications: what a file system tells the kernel. They are queued, so that callbacks may send
 //! them too.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
 
 use bickford::notify::NotifyError;
 use bickford::ops::PollHandle;
+use bickford::path::Names;
 use bickford::{Errno, NodeId, Notifier};
 
 use crate::abi::{
@@ -66,6 +68,65 @@ pub unsafe extern "C" fn bickford_notify_entry(
             0 => to.invalidate_entry(NodeId(parent), name),
             _ => to.expire_entry(NodeId(parent), name),
         })
+    })
+}
+
+/// Drops what is cached of the file at a path of a file system over paths: its attributes, and its data from `offset` on for `length`
+/// bytes, as `bickford_notify_inode` does. Returns 1 when the kernel knew the path, 0 when there was nothing to drop.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_path(
+    session: u64,
+    path: *const c_char,
+    offset: i64,
+    length: i64,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { crate::session::path(path, "path")? };
+        let Some(node) = names(session)?.node(path) else {
+            return Ok(0);
+        };
+        send(session, |to| to.invalidate_inode(node, offset, length))?;
+        Ok(1)
+    })
+}
+
+/// Drops the cached name of a path of a file system over paths; with `expire` not zero it is only looked up again at its next use.
+/// Returns 1 when the kernel knew the directory, 0 when there was nothing to drop.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_notify_path_name(
+    session: u64,
+    path: *const c_char,
+    expire: u32,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { crate::session::path(path, "path")? };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Failure::argument("path has no name: the root has none"));
+        };
+        let name = CString::new(name.as_bytes()).map_err(Failure::argument)?;
+        let Some(parent) = names(session)?.node(parent) else {
+            return Ok(0);
+        };
+        send(session, |to| match expire {
+            0 => to.invalidate_entry(parent, &name),
+            _ => to.expire_entry(parent, &name),
+        })?;
+        Ok(1)
+    })
+}
+
+/// The names of a file system over paths.
+fn names(number: u64) -> Result<Names, Failure> {
+    session(number)?.names.clone().ok_or_else(|| {
+        Failure::argument(format!("session {number} is not over paths: name a node"))
     })
 }
 

@@ -2,13 +2,17 @@
 
 use std::str::FromStr;
 
-use bickford::mount::{MountOptions, split_options};
+use bickford::layer::nearest;
+use bickford::mount::{MountOptions, OptionError, split_options};
+use bickford::path;
 use bickford::transport::{TransportChoice, Yielding};
 use bickford::{SessionConfig, Workers};
 use bickford_stackfs::{IoMode, Lower, Preset, Settings};
 
 use crate::abi::bickford_config;
 use crate::guard::Failure;
+use crate::paths;
+use crate::tuning::Tuning;
 
 /// An option text, taken apart.
 #[derive(Debug)]
@@ -25,6 +29,9 @@ pub(crate) struct Options {
     pub(crate) allow_idmap: bool,
     /// Zero where no backing files are wanted.
     pub(crate) max_stack_depth: u32,
+    pub(crate) tuning: Tuning,
+    /// How a file system over paths is shown.
+    pub(crate) paths: path::Options,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -58,23 +65,57 @@ fn max_stack_depth(depth: &str) -> Result<u32, Failure> {
     }
 }
 
+/// What is to be mounted, and with it which options there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Nodes,
+    Paths,
+    StackFs,
+}
+
+impl Kind {
+    /// The names of options that are not those of mount.fuse3(8).
+    fn names(self) -> Vec<&'static str> {
+        let mut names = vec!["transport", "prompt", "no_yielding", "allow_idmap"];
+        match self {
+            Self::StackFs => {
+                names.extend(["preset", "io", "lower", "no_xattr", "no_permission_checks"])
+            }
+            Self::Nodes | Self::Paths => {
+                names.push("max_stack_depth");
+                names.extend(Tuning::NAMES);
+            }
+        }
+        if self == Self::Paths {
+            names.extend(paths::options::NAMES);
+        }
+        names
+    }
+}
+
 impl Options {
-    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth` and the
-    /// options of mount.fuse3(8).
+    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth`, those of
+    /// [`Tuning`] and the options of mount.fuse3(8).
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        Self::read(text, false)
+        Self::read(text, Kind::Nodes)
     }
 
-    /// For StackFS: also `preset`, `io`, `lower`, `no_xattr` and `no_permission_checks`.
+    /// For callbacks over paths: also those of fuse(8).
+    pub(crate) fn for_paths(text: &str) -> Result<Self, Failure> {
+        Self::read(text, Kind::Paths)
+    }
+
+    /// For StackFS: not `max_stack_depth` and those of [`Tuning`], which it settles itself, but `preset`, `io`, `lower`,
+    /// `no_xattr` and `no_permission_checks`.
     pub(crate) fn for_stackfs(text: &str) -> Result<Self, Failure> {
-        let mut options = Self::read(text, true)?;
+        let mut options = Self::read(text, Kind::StackFs)?;
         if options.mount.subtype.is_none() {
             options.mount.subtype = Some("bickford".into());
         }
         Ok(options)
     }
 
-    fn read(text: &str, stackfs: bool) -> Result<Self, Failure> {
+    fn read(text: &str, kind: Kind) -> Result<Self, Failure> {
         let mut options = Self {
             mount: MountOptions::new(),
             transport: None,
@@ -87,31 +128,59 @@ impl Options {
             no_permission_checks: false,
             allow_idmap: false,
             max_stack_depth: 0,
+            tuning: Tuning::default(),
+            paths: path::Options::default(),
         };
         for option in split_options(text) {
-            match option.split_once('=') {
-                Some(("transport", name)) => options.transport = Some(transport(name)?),
-                Some(("max_stack_depth", depth)) if !stackfs => {
-                    options.max_stack_depth = self::max_stack_depth(depth)?;
-                }
-                Some(("preset", name)) if stackfs => {
-                    options.preset = Preset::from_str(name).map_err(Failure::argument)?;
-                }
-                Some(("io", name)) if stackfs => {
-                    options.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
-                }
-                Some(("lower", name)) if stackfs => options.lower = Some(lower(name)?),
-                None if option == "prompt" => options.prompt = true,
-                None if option == "no_yielding" => options.no_yielding = true,
-                None if option == "allow_idmap" => options.allow_idmap = true,
-                None if stackfs && option == "no_xattr" => options.no_xattr = true,
-                None if stackfs && option == "no_permission_checks" => {
-                    options.no_permission_checks = true;
-                }
-                _ => options.mount.set(&option).map_err(Failure::argument)?,
+            if options.set_own(&option, kind)? {
+                continue;
             }
+            options.mount.set(&option).map_err(|error| {
+                let name = option.split('=').next().unwrap_or_default();
+                match nearest(name, kind.names()) {
+                    Some(near) if matches!(error, OptionError::Unknown { .. }) => {
+                        Failure::argument(format!(
+                            "option '{name}' is not known; did you mean '{near}'?"
+                        ))
+                    }
+                    _ => Failure::argument(error),
+                }
+            })?;
         }
         Ok(options)
+    }
+
+    /// Takes an option that is not one of mount.fuse3(8); false where it is.
+    fn set_own(&mut self, option: &str, kind: Kind) -> Result<bool, Failure> {
+        let stackfs = kind == Kind::StackFs;
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            ("transport", Some(name)) => self.transport = Some(transport(name)?),
+            ("prompt", None) => self.prompt = true,
+            ("no_yielding", None) => self.no_yielding = true,
+            ("allow_idmap", None) => self.allow_idmap = true,
+            ("max_stack_depth", Some(depth)) if !stackfs => {
+                self.max_stack_depth = max_stack_depth(depth)?;
+            }
+            ("preset", Some(name)) if stackfs => {
+                self.preset = Preset::from_str(name).map_err(Failure::argument)?;
+            }
+            ("io", Some(name)) if stackfs => {
+                self.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
+            }
+            ("lower", Some(name)) if stackfs => self.lower = Some(lower(name)?),
+            ("no_xattr", None) if stackfs => self.no_xattr = true,
+            ("no_permission_checks", None) if stackfs => self.no_permission_checks = true,
+            (name, Some(value)) if !stackfs && self.tuning.set(name, value)? => {}
+            (name, value) if kind == Kind::Paths => {
+                return paths::options::set(&mut self.paths, name, value);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// What StackFS is to do.
@@ -199,6 +268,19 @@ mod tests {
             Options::parse("preset=opt").is_err(),
             "only StackFS has presets"
         );
+    }
+
+    #[test]
+    fn what_is_nearly_known_is_told() {
+        let message = |failure: Failure| failure.to_string();
+        let near = |text| message(Options::parse(text).unwrap_err());
+        assert!(near("max_backgroun=3").contains("'max_background'"));
+        assert!(near("alow_other").contains("'allow_other'"));
+        let paths = |text| message(Options::for_paths(text).unwrap_err());
+        assert!(paths("entry_timout=3").contains("'entry_timeout'"));
+        let stackfs = |text| message(Options::for_stackfs(text).unwrap_err());
+        assert!(stackfs("presett=opt").contains("'preset'"));
+        assert!(!stackfs("max_background=3").is_empty());
     }
 
     #[test]

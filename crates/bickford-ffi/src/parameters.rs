@@ -102,12 +102,12 @@ pub(crate) trait Parameters<'a> {
     }
 }
 
-fn put_name(request: &mut bickford_request, name: &CStr) {
+pub(crate) fn put_name(request: &mut bickford_request, name: &CStr) {
     request.name = name.as_ptr().cast();
     request.name_length = name.count_bytes() as u64;
 }
 
-fn put_name2(request: &mut bickford_request, name: &CStr) {
+pub(crate) fn put_name2(request: &mut bickford_request, name: &CStr) {
     request.name2 = name.as_ptr().cast();
     request.name2_length = name.count_bytes() as u64;
 }
@@ -174,7 +174,7 @@ pub(crate) fn from_kind(kind: u32) -> LockKind {
     }
 }
 
-fn put_lock(request: &mut bickford_request, lock: &Lock) {
+pub(crate) fn put_lock(request: &mut bickford_request, lock: &Lock) {
     request.lock_start = lock.start;
     request.lock_end = lock.end;
     request.lock_kind = to_kind(lock.kind);

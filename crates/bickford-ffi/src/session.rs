@@ -12,8 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use bickford::abi::InitFlags;
-use bickford::mount::{MountOptions, Unmount};
-use bickford::{FileSystem, MountedSession, Session, SessionConfig};
+use bickford::mount::Unmount;
+use bickford::path::Names;
+use bickford::{FileSystem, MountedSession, Session};
 use bickford_stackfs::{LowerWatch, StackFs};
 
 use crate::abi::*;
@@ -25,6 +26,8 @@ use crate::options::Options;
 /// A mount and whether its session is over.
 pub(crate) struct Held {
     pub(crate) mounted: MountedSession,
+    /// Of a file system over paths.
+    pub(crate) names: Option<Names>,
     ended: Mutex<bool>,
     changed: Condvar,
 }
@@ -52,7 +55,7 @@ fn closed(number: u64) -> Failure {
 
 /// # Safety
 /// `text` is null or a NUL-terminated string that stays as it is during `'a`.
-unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a Path, Failure> {
+pub(crate) unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a Path, Failure> {
     // SAFETY: the caller's promise.
     let path = unsafe { text(path, what)? };
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
@@ -96,38 +99,108 @@ fn give_up(mounted: &MountedSession, error: impl Display) -> Failure {
     Failure::new(BICKFORD_ERROR_SYSTEM, error)
 }
 
-fn start(
-    filesystem: impl FileSystem,
-    mountpoint: &Path,
-    options: &MountOptions,
-    config: SessionConfig,
-    watch: impl FnOnce(&MountedSession) -> io::Result<Option<LowerWatch>>,
-) -> Result<u64, Failure> {
-    let mounted = Session::mount(filesystem, mountpoint, options, config)
-        .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
-    let watch = watch(&mounted).map_err(|error| give_up(&mounted, &error))?;
-    let held = Arc::new(Held {
-        mounted,
-        ended: Mutex::new(false),
-        changed: Condvar::new(),
-    });
-    let waiter = Arc::clone(&held);
-    thread::Builder::new()
-        .name("bickford-wait".into())
-        .spawn(move || {
-            waiter.mounted.wait();
-            drop(watch);
-            *waiter.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            waiter.changed.notify_all();
+/// What every way to mount is told.
+pub(crate) struct Mount<'a> {
+    mountpoint: &'a Path,
+    pub(crate) options: Options,
+    config: bickford_config,
+    session: &'a mut u64,
+}
+
+impl<'a> Mount<'a> {
+    /// Reads the arguments; `parse` knows the options that there are.
+    ///
+    /// # Safety
+    /// Strings are null or NUL-terminated; `config` is null or a configuration; `session` is null or points to a
+    /// number; all stay so during `'a`.
+    pub(crate) unsafe fn new(
+        mountpoint: *const c_char,
+        options: *const c_char,
+        config: *const bickford_config,
+        session: *mut u64,
+        parse: impl FnOnce(&str) -> Result<Options, Failure>,
+    ) -> Result<Self, Failure> {
+        // SAFETY: the caller's promises.
+        let (mountpoint, options, mut config, session) = unsafe {
+            (
+                path(mountpoint, "mountpoint")?,
+                self::options(options)?,
+                self::config(config)?,
+                session.as_mut(),
+            )
+        };
+        let options = parse(options)?;
+        if options.allow_idmap {
+            config.want |= InitFlags::ALLOW_IDMAP.bits();
+        }
+        Ok(Self {
+            mountpoint,
+            options,
+            config,
+            session: session.ok_or_else(|| Failure::argument("session is NULL"))?,
         })
-        .map_err(|error| give_up(&held.mounted, format!("start a thread: {error}")))?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    sessions().get_or_insert_default().insert(number, held);
-    Ok(number)
+    }
+
+    /// What serves the requests.
+    ///
+    /// # Safety
+    /// `callbacks` is null or points to callbacks.
+    pub(crate) unsafe fn callbacks(
+        &self,
+        callbacks: *const bickford_callbacks,
+    ) -> Result<Callbacks, Failure> {
+        // SAFETY: the caller's promise.
+        let callbacks =
+            unsafe { callbacks.as_ref() }.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
+        let function = callbacks
+            .dispatch
+            .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
+        Ok(Callbacks::new(
+            callbacks,
+            function,
+            self.config,
+            &self.options,
+        ))
+    }
+
+    /// Mounts, and serves until the end.
+    pub(crate) fn serve(
+        self,
+        filesystem: impl FileSystem,
+        names: Option<Names>,
+        watch: impl FnOnce(&MountedSession) -> io::Result<Option<LowerWatch>>,
+    ) -> Result<i32, Failure> {
+        let config = self.options.session(&self.config);
+        let mounted = Session::mount(filesystem, self.mountpoint, &self.options.mount, config)
+            .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
+        let watch = watch(&mounted).map_err(|error| give_up(&mounted, &error))?;
+        let held = Arc::new(Held {
+            mounted,
+            names,
+            ended: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        let waiter = Arc::clone(&held);
+        thread::Builder::new()
+            .name("bickford-wait".into())
+            .spawn(move || {
+                waiter.mounted.wait();
+                drop(watch);
+                *waiter.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                waiter.changed.notify_all();
+            })
+            .map_err(|error| give_up(&held.mounted, format!("start a thread: {error}")))?;
+        *self.session = NEXT.fetch_add(1, Ordering::Relaxed);
+        sessions()
+            .get_or_insert_default()
+            .insert(*self.session, held);
+        Ok(0)
+    }
 }
 
 /// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-/// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap` and `max_stack_depth=1|2`, with commas between, or NULL;
+/// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `max_background=N`,
+/// `congestion_threshold=N`, `request_timeout=SECONDS` and `time_granularity=NANOSECONDS`, with commas between, or NULL;
 /// `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 /// `prompt` says that no call waits for another request of the session, be it by a lock that is
 /// held until another request comes, or by using what it is mounted on: a thread of io_uring then
@@ -135,7 +208,9 @@ fn start(
 /// yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
 /// `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
 /// something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
-/// on an overlay; it rules out the kernel's write-back cache. `session` gets the number of the
+/// on an overlay; it rules out the kernel's write-back cache. `max_background` and `congestion_threshold` limit requests that
+/// nobody waits for, `request_timeout` is after how many seconds without an answer the kernel aborts the connection, and
+/// `time_granularity` the resolution of times in nanoseconds. `session` gets the number of the
 /// session. When this returns, the mount answers; close the session with `bickford_session_close`.
 ///
 /// # Safety
@@ -151,35 +226,15 @@ pub unsafe extern "C" fn bickford_mount(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (mountpoint, options, config, callbacks, session) = unsafe {
-            (
-                path(mountpoint, "mountpoint")?,
-                self::options(options)?,
-                self::config(config)?,
-                callbacks.as_ref(),
-                session.as_mut(),
-            )
-        };
-        let callbacks = callbacks.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
-        let session = session.ok_or_else(|| Failure::argument("session is NULL"))?;
-        let function = callbacks
-            .dispatch
-            .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
-        let options = Options::parse(options)?;
-        let mut config = config;
-        if options.allow_idmap {
-            config.want |= InitFlags::ALLOW_IDMAP.bits();
-        }
-        let filesystem = Callbacks::new(callbacks, function, config, &options);
-        let session_config = options.session(&config);
-        let none = |_: &MountedSession| Ok(None);
-        *session = start(filesystem, mountpoint, &options.mount, session_config, none)?;
-        Ok(0)
+        let mount = unsafe { Mount::new(mountpoint, options, config, session, Options::parse) }?;
+        // SAFETY: as above.
+        let callbacks = unsafe { mount.callbacks(callbacks) }?;
+        mount.serve(callbacks, None, |_| Ok(None))
     })
 }
 
 /// Mounts a directory through StackFS with calls around its operations. Beside those of
-/// `bickford_mount`, `options` may have `preset=base|opt|fast`,
+/// `bickford_mount` up to `allow_idmap`, `options` may have `preset=base|opt|fast`,
 /// `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
 /// alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
 /// kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
@@ -199,43 +254,33 @@ pub unsafe extern "C" fn bickford_stackfs_mount(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let (source, mountpoint, options, config, layer, session) = unsafe {
+        let (source, layer, mut mount) = unsafe {
             (
                 path(source, "source")?,
-                path(mountpoint, "mountpoint")?,
-                self::options(options)?,
-                self::config(config)?,
                 layer.as_ref(),
-                session.as_mut(),
+                Mount::new(mountpoint, options, config, session, Options::for_stackfs)?,
             )
         };
         let layer = layer.ok_or_else(|| Failure::argument("layer is NULL"))?;
-        let session = session.ok_or_else(|| Failure::argument("session is NULL"))?;
-        let mut options = Options::for_stackfs(options)?;
-        if options.mount.fsname.is_none() {
-            options.mount.fsname = Some(source.to_string_lossy().into_owned());
+        let options = &mut mount.options.mount;
+        if options.fsname.is_none() {
+            options.fsname = Some(source.to_string_lossy().into_owned());
         }
-        let settings = options.settings();
+        let settings = mount.options.settings();
         settings
-            .check_mount(mountpoint, &options.mount)
+            .check_mount(mount.mountpoint, &mount.options.mount)
             .map_err(Failure::argument)?;
         let stackfs = StackFs::builder(source)
             .settings(settings)
-            .mount_flags(options.mount.flags)
+            .mount_flags(mount.options.mount.flags)
             .build()
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
         let stackfs = Arc::new(stackfs);
-        let filesystem = Layer::new(Arc::clone(&stackfs), layer, config, options.prompt)?;
-        let session_config = options.session(&config);
-        let watch = |mounted: &MountedSession| stackfs.watch_lower(mounted.server());
-        *session = start(
-            filesystem,
-            mountpoint,
-            &options.mount,
-            session_config,
-            watch,
-        )?;
-        Ok(0)
+        let (config, prompt) = (mount.config, mount.options.prompt);
+        let filesystem = Layer::new(Arc::clone(&stackfs), layer, config, prompt)?;
+        mount.serve(filesystem, None, |mounted| {
+            stackfs.watch_lower(mounted.server())
+        })
     })
 }
 

@@ -8,6 +8,28 @@ use crate::parameters::{
     Changed, Parameters, from_time, handle, has, owner, put_handle, put_owner, to_time,
 };
 
+/// Times to set.
+pub(crate) fn put_times(
+    request: &mut bickford_request,
+    accessed: Option<SetTime>,
+    modified: Option<SetTime>,
+) {
+    let mut put = |time: Option<SetTime>, set, now| match time {
+        Some(SetTime::At(at)) => {
+            request.present |= set;
+            to_time(at)
+        }
+        Some(SetTime::Now) => {
+            request.present |= now;
+            bickford_time::default()
+        }
+        None => bickford_time::default(),
+    };
+    let accessed = put(accessed, BICKFORD_HAS_ACCESSED, BICKFORD_HAS_ACCESSED_NOW);
+    let modified = put(modified, BICKFORD_HAS_MODIFIED, BICKFORD_HAS_MODIFIED_NOW);
+    (request.accessed, request.modified) = (accessed, modified);
+}
+
 impl<'a> Parameters<'a> for Setattr {
     fn fill(&self, request: &mut bickford_request) {
         let mut present = 0;
@@ -18,29 +40,6 @@ impl<'a> Parameters<'a> for Setattr {
         request.mode = number(self.mode, BICKFORD_HAS_MODE);
         request.new_uid = number(self.uid, BICKFORD_HAS_UID);
         request.new_gid = number(self.gid, BICKFORD_HAS_GID);
-        let mut time = |time: Option<SetTime>, set, now| match time {
-            Some(SetTime::At(at)) => {
-                present |= set;
-                to_time(at)
-            }
-            Some(SetTime::Now) => {
-                present |= now;
-                bickford_time::default()
-            }
-            None => bickford_time::default(),
-        };
-        request.accessed = time(
-            self.accessed,
-            BICKFORD_HAS_ACCESSED,
-            BICKFORD_HAS_ACCESSED_NOW,
-        );
-        request.modified = time(
-            self.modified,
-            BICKFORD_HAS_MODIFIED,
-            BICKFORD_HAS_MODIFIED_NOW,
-        );
-        let changed = self.changed.map(SetTime::At);
-        request.changed = time(changed, BICKFORD_HAS_CHANGED, 0);
         if self.kill_suidgid {
             present |= BICKFORD_HAS_KILL_SUIDGID;
         }
@@ -48,7 +47,12 @@ impl<'a> Parameters<'a> for Setattr {
             request.size = size;
             present |= BICKFORD_HAS_SIZE;
         }
-        request.present = present;
+        request.present |= present;
+        put_times(request, self.accessed, self.modified);
+        if let Some(changed) = self.changed {
+            request.changed = to_time(changed);
+            request.present |= BICKFORD_HAS_CHANGED;
+        }
         request.node = self.node.0;
         put_handle(request, self.handle);
         put_owner(request, self.lock_owner);

@@ -13,7 +13,12 @@ use bickford_ffi::abi::BICKFORD_ABI_VERSION;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Compiles a program of `tests/c`.
 fn compile(name: &str, into: &Path) -> PathBuf {
+    compile_from("tests/c", name, into)
+}
+
+fn compile_from(sources: &str, name: &str, into: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let libraries = std::env::current_exe().unwrap();
     let libraries = libraries.parent().unwrap();
@@ -33,7 +38,7 @@ fn compile(name: &str, into: &Path) -> PathBuf {
             "-I",
         ])
         .arg(root.join("include"))
-        .arg(root.join("tests/c").join(format!("{name}.c")))
+        .arg(root.join(sources).join(format!("{name}.c")))
         .arg("-o")
         .arg(&program)
         .arg(library)
@@ -193,6 +198,44 @@ fn the_log_in_c() {
 #[test]
 fn backing_files_in_c() {
     run("backing");
+}
+
+#[test]
+fn each_operation_over_paths_in_c() {
+    run("paths");
+}
+
+/// As README.md has it, but for where the library is.
+#[test]
+fn the_example_says_hello() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile_from("../../examples/c", "hello", place.path());
+    let mountpoint = place.path().join("mnt");
+    std::fs::create_dir(&mountpoint).unwrap();
+    let child = Command::new(&program).arg(&mountpoint).spawn().unwrap();
+    let asks = mountpoint.clone();
+    let asking = std::thread::spawn(move || {
+        let until = Instant::now() + DEADLINE / 2;
+        while Instant::now() < until {
+            if let Ok(text) = std::fs::read_to_string(asks.join("hello")) {
+                let names = std::fs::read_dir(&asks).unwrap();
+                let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+                unmount(&asks, Unmount::Lazy).unwrap();
+                return Some((text, names));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    });
+    watch(child, &mountpoint);
+    let (text, names) = asking.join().unwrap().expect("it is mounted");
+    assert_eq!(
+        (text.as_str(), names),
+        ("Hello, world!\n", vec!["hello".into()])
+    );
 }
 
 #[test]

@@ -14,13 +14,14 @@ macro_rules! assert_layout {
 #[test]
 fn version_one_stays_as_it_is() {
     assert_eq!(BICKFORD_ABI_VERSION, 1);
-    assert_layout!(bickford_request, 240, {
+    assert_layout!(bickford_request, 272, {
         unique = 0, operation = 8, uid = 12, gid = 16, pid = 20, node = 24, handle = 32,
         offset = 40, size = 48, node2 = 56, handle2 = 64, offset2 = 72, lock_owner = 80,
         present = 88, flags = 92, flags2 = 96, mode = 100, umask = 104, rdev = 108, new_uid = 112,
         new_gid = 116, accessed = 120, modified = 136, changed = 152, name = 168,
         name_length = 176, name2 = 184, name2_length = 192, data = 200, data_length = 208,
         lock_start = 216, lock_end = 224, lock_kind = 232, lock_pid = 236,
+        path = 240, path_length = 248, path2 = 256, path2_length = 264,
     });
     assert_layout!(bickford_answer, 288, {
         node = 0, generation = 8, entry_valid = 16, attr_valid = 24, attr.ino = 32,

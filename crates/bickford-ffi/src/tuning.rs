@@ -1,0 +1,125 @@
+//! Options that settle numbers with the kernel.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use bickford::Negotiation;
+
+use crate::guard::Failure;
+
+/// A number that is the value of an option, at least `least`.
+pub(crate) fn number<T>(option: &str, value: &str, least: T) -> Result<T, Failure>
+where
+    T: FromStr<Err: Display> + PartialOrd + Display,
+{
+    let refused = |why: &dyn Display| Failure::argument(format!("{option}=\"{value}\": {why}"));
+    let number = T::from_str(value).map_err(|error| refused(&error))?;
+    if number < least {
+        return Err(refused(&format_args!("{least} is the least")));
+    }
+    Ok(number)
+}
+
+/// What is to be settled; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tuning {
+    max_background: Option<u16>,
+    congestion_threshold: Option<u16>,
+    request_timeout: Option<u16>,
+    time_granularity: Option<u32>,
+}
+
+impl Tuning {
+    pub(crate) const NAMES: [&str; 4] = [
+        "max_background",
+        "congestion_threshold",
+        "request_timeout",
+        "time_granularity",
+    ];
+
+    /// Takes an option; false where it is none of these.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
+        match name {
+            "max_background" => self.max_background = Some(number(name, value, 1)?),
+            "congestion_threshold" => self.congestion_threshold = Some(number(name, value, 1)?),
+            "request_timeout" => self.request_timeout = Some(number(name, value, 0)?),
+            "time_granularity" => {
+                let nanoseconds = number(name, value, 1)?;
+                if nanoseconds > 1_000_000_000 {
+                    return Err(Failure::argument(format!(
+                        "time_granularity=\"{value}\": 1000000000 nanoseconds are the most"
+                    )));
+                }
+                self.time_granularity = Some(nanoseconds);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn apply(&self, negotiation: &mut Negotiation) {
+        let (most, congestion) = negotiation.background();
+        let most = self.max_background.unwrap_or(most);
+        let congestion = match (self.congestion_threshold, self.max_background) {
+            (Some(congestion), _) => congestion,
+            // As the kernel does where it is not told.
+            (None, Some(most)) => most - most / 4,
+            (None, None) => congestion,
+        };
+        negotiation.set_background(most, congestion);
+        if let Some(seconds) = self.request_timeout {
+            negotiation.set_request_timeout(seconds);
+        }
+        if let Some(nanoseconds) = self.time_granularity {
+            negotiation.set_time_granularity(nanoseconds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bickford::abi::InitIn;
+
+    use super::*;
+
+    fn settled(options: &[(&str, &str)]) -> Negotiation {
+        let mut tuning = Tuning::default();
+        for (name, value) in options {
+            assert!(tuning.set(name, value).unwrap(), "{name}");
+        }
+        let mut negotiation = Negotiation::new(&InitIn::default());
+        tuning.apply(&mut negotiation);
+        negotiation
+    }
+
+    #[test]
+    fn numbers_reach_the_kernel() {
+        let plain = Negotiation::new(&InitIn::default());
+        assert_eq!(settled(&[]).background(), plain.background());
+        assert_eq!(settled(&[("max_background", "8")]).background(), (8, 6));
+        let both = [("max_background", "8"), ("congestion_threshold", "2")];
+        assert_eq!(settled(&both).background(), (8, 2));
+        let (most, _) = plain.background();
+        let congestion = settled(&[("congestion_threshold", "2")]);
+        assert_eq!(congestion.background(), (most, 2));
+        let fine = settled(&[("time_granularity", "100")]);
+        assert_eq!(fine.time_granularity(), 100);
+    }
+
+    #[test]
+    fn what_is_no_such_number_is_refused() {
+        let mut tuning = Tuning::default();
+        let refused = [
+            ("max_background", "0"),
+            ("max_background", "70000"),
+            ("congestion_threshold", "few"),
+            ("request_timeout", "-1"),
+            ("time_granularity", "1000000001"),
+        ];
+        for (name, value) in refused {
+            assert!(tuning.set(name, value).is_err(), "{name}={value}");
+        }
+        assert_eq!(tuning, Tuning::default());
+        assert!(!tuning.set("fsname", "x").unwrap());
+    }
+}
