@@ -256,7 +256,9 @@ impl Tree {
             let Some(node) = self.nodes.get(at) else {
                 return;
             };
-            let needed = node.lookups > 0 || !node.open.is_empty() || !node.children.is_empty();
+            let used = node.lookups > 0 || !node.open.is_empty() || !node.children.is_empty();
+            // Whoever closes a hidden file has yet to hear of its name.
+            let needed = used || node.hidden.is_some();
             if needed || !node.names.iter().all(|edge| self.is_free(*edge, true)) {
                 return;
             }

@@ -391,6 +391,30 @@ fn of_two_that_close_a_hidden_file_at_once_one_removes_it() {
 }
 
 #[test]
+fn a_hidden_file_that_is_forgotten_while_it_is_closed_is_removed() {
+    // With its path, the end of the open file would keep what it claims.
+    let fixture = fixture(Options {
+        hide_removed: true,
+        handles_only: true,
+        ..Options::default()
+    });
+    let client = &fixture.client;
+    let (entry, opened) = client.create(ROOT, "file").unwrap();
+    client.unlink(ROOT, "file").unwrap();
+    let close = || client.release(Opcode::Release, entry.nodeid, opened.fh);
+    let (releases, released) = fixture.mirror.stop("release");
+    thread::scope(|scope| {
+        let closes = scope.spawn(close);
+        releases.recv().unwrap();
+        client.forget(entry.nodeid, 1);
+        released.send(()).unwrap();
+        closes.join().unwrap().unwrap();
+    });
+    assert_eq!(client.lookup(ROOT, &hidden_name(0)).unwrap_err(), ENOENT);
+    assert_eq!(fixture.names.sizes().nodes, 1);
+}
+
+#[test]
 fn a_rename_over_an_open_file_is_done_or_undone() {
     let io = Some(Errno::IO);
     // The first hides the old file.
