@@ -52,6 +52,16 @@ final class Bridge {
         targets = next;
     }
 
+    /** What this thread serves, or served last; null where it never served. */
+    static Call current() {
+        return CALLS.get();
+    }
+
+    /** A request has this thread to itself. */
+    static void serving(Call call) {
+        CALLS.set(call);
+    }
+
     private static int operation(long request) {
         return Layout.getInt(request + Req.OPERATION);
     }

@@ -87,6 +87,8 @@ public final class Errno {
     public static final int EDEADLK = 35;
     /** Name too long. */
     public static final int ENAMETOOLONG = 36;
+    /** No more locks. */
+    public static final int ENOLCK = 37;
     /** Not implemented. */
     public static final int ENOSYS = 38;
     /** Directory not empty. */
@@ -152,6 +154,7 @@ public final class Errno {
             case ERANGE -> "ERANGE";
             case EDEADLK -> "EDEADLK";
             case ENAMETOOLONG -> "ENAMETOOLONG";
+            case ENOLCK -> "ENOLCK";
             case ENOSYS -> "ENOSYS";
             case ENOTEMPTY -> "ENOTEMPTY";
             case ELOOP -> "ELOOP";

@@ -30,6 +30,11 @@ final class InodeTarget extends Target {
     }
 
     @Override
+    boolean answersOnReturn() {
+        return fs instanceof PathAdapter;
+    }
+
+    @Override
     int dispatch(int operation, Call request) throws IOException {
         boolean isAnswered = operation != FORGET && operation != DESTROY;
         if (threads != null && isAnswered && !request.hasOwnThread()) {
@@ -42,7 +47,7 @@ final class InodeTarget extends Target {
     /** Gives a request a thread of its own. */
     private void leave(int operation, Call request) {
         RequestCopy copy = request.copy();
-        Deferred owed = request.defer();
+        Deferred owed = request.take();
         running.incrementAndGet();
         try {
             threads.newThread(() -> {
@@ -81,6 +86,7 @@ final class InodeTarget extends Target {
     private int served(int operation, long request, long answer, Deferred owed) throws IOException {
         Call call = new Call();
         call.begin(request, answer, owed, this);
+        Bridge.serving(call);
         try {
             return dispatch(operation, call);
         } finally {

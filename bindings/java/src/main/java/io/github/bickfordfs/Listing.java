@@ -85,7 +85,7 @@ public final class Listing {
         return add(name, entry.attr().ino(), entry.attr().mode(), offset, entry);
     }
 
-    private static void check(byte[] name) {
+    static void check(byte[] name) {
         boolean isName = name.length > 0 && name.length <= NAME_MAX;
         for (int i = 0; isName && i < name.length; i++) {
             isName = name[i] != '/' && name[i] != 0;
@@ -96,13 +96,22 @@ public final class Listing {
         }
     }
 
+    private long endOf(byte[] name) {
+        long fixed = plus ? ENTRY + DIRENT : DIRENT;
+        return used + (fixed + name.length + 7) / 8 * 8;
+    }
+
+    /** Whether there is room for a name. */
+    boolean fits(byte[] name) {
+        return endOf(name) <= buffer.byteSize();
+    }
+
     private boolean add(byte[] bytes, long ino, int mode, long offset, Entry entry) {
         check(bytes);
-        long fixed = plus ? ENTRY + DIRENT : DIRENT;
-        long end = used + (fixed + bytes.length + 7) / 8 * 8;
-        if (end > buffer.byteSize()) {
+        if (!fits(bytes)) {
             return false;
         }
+        long end = endOf(bytes);
         buffer.asSlice(used, end - used).fill((byte) 0);
         long at = used;
         if (plus) {

@@ -42,6 +42,8 @@ public final class Mount implements AutoCloseable {
 
     private final Path mountpoint;
     private final Target target;
+    /** The names that the kernel knows, of a mount over paths; else null. */
+    private final PathTree names;
     private final int number;
     private final long session;
     private final Thread guard;
@@ -54,13 +56,14 @@ public final class Mount implements AutoCloseable {
         long start(int number) throws IOException;
     }
 
-    private Mount(Path mountpoint, Target target, Starter starter) throws IOException {
-        this(mountpoint, target, starter, task -> Thread.ofPlatform().name("bickford-guard").daemon().unstarted(task));
+    private Mount(Path mountpoint, Target target, PathTree names, Starter starter) throws IOException {
+        this(mountpoint, target, names, starter, task -> Thread.ofPlatform().name("bickford-guard").daemon().unstarted(task));
     }
 
-    Mount(Path mountpoint, Target target, Starter starter, ThreadFactory threads) throws IOException {
+    Mount(Path mountpoint, Target target, PathTree names, Starter starter, ThreadFactory threads) throws IOException {
         this.mountpoint = mountpoint;
         this.target = target;
+        this.names = names;
         this.guard = threads.newThread(this::guard);
         target.guardedBy(guard);
         this.number = Bridge.add(target);
@@ -101,15 +104,15 @@ public final class Mount implements AutoCloseable {
      * @throws IOException when it cannot be mounted; the message says why and what to do
      */
     public static Mount inodes(InodeFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
-        return inodes(fs, fs.getClass().getName(), mountpoint, options);
+        InodeTarget target = new InodeTarget(fs, fs.getClass().getName(), options.virtualThreads());
+        return inodes(target, null, 0, mountpoint, options);
     }
 
-    private static Mount inodes(InodeFileSystem fs, String name, Path mountpoint, MountOptions options)
+    private static Mount inodes(InodeTarget target, PathTree names, long refused, Path mountpoint, MountOptions options)
             throws IOException {
-        InodeTarget target = new InodeTarget(fs, name, options.virtualThreads());
         String place = ofMachine(mountpoint);
-        return new Mount(mountpoint, target, number ->
-                Native.mount(place, options, number, target.operations(), Bridge.DISPATCH));
+        return new Mount(mountpoint, target, names, number ->
+                Native.mount(place, options, refused, number, target.operations(), Bridge.DISPATCH));
     }
 
     /** The text of a path in a zip file, say, would name something else to the kernel. */
@@ -132,7 +135,9 @@ public final class Mount implements AutoCloseable {
      * @throws IOException when it cannot be mounted; the message says why and what to do
      */
     public static Mount paths(PathFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
-        return inodes(new PathAdapter(fs), fs.getClass().getName(), mountpoint, options);
+        PathAdapter adapter = new PathAdapter(fs);
+        InodeTarget target = new InodeTarget(adapter, fs.getClass().getName(), options.virtualThreads());
+        return inodes(target, adapter.tree(), adapter.refused(), mountpoint, options);
     }
 
     /**
@@ -157,7 +162,7 @@ public final class Mount implements AutoCloseable {
         JavaFuseTarget target = new JavaFuseTarget(fs, configuration);
         String below = ofMachine(source);
         String place = ofMachine(mountpoint);
-        return new Mount(mountpoint, target, number ->
+        return new Mount(mountpoint, target, null, number ->
                 Native.mountStackfs(below, place, options, target.layer(number), Bridge.PRE, Bridge.POST));
     }
 
@@ -327,6 +332,50 @@ public final class Mount implements AutoCloseable {
     /** Drops a cached name, which need not be UTF-8. */
     public void invalidate(long parent, byte[] name) throws IOException {
         Native.notifyEntry(session, parent, name, false);
+    }
+
+    /**
+     * Drops cached attributes and data of what is at a path, of a mount over paths. Of what the kernel does not know nothing
+     * is to be dropped.
+     *
+     * @param path as the methods of a {@link PathFileSystem} get it: "/", "/a/b"
+     * @throws IllegalStateException where this is no mount over paths
+     */
+    public void invalidate(String path) throws IOException {
+        long node = names(path).find(path);
+        if (node != 0) {
+            invalidate(node, 0, 0);
+        }
+    }
+
+    /**
+     * Drops a cached name, of a mount over paths: it is looked up again at its next use. Of what the kernel does not know
+     * nothing is to be dropped.
+     *
+     * @param path as the methods of a {@link PathFileSystem} get it, but for "/", which has no name
+     * @throws IllegalStateException where this is no mount over paths
+     */
+    public void invalidateName(String path) throws IOException {
+        PathTree known = names(path);
+        int slash = path.lastIndexOf('/');
+        String name = path.substring(slash + 1);
+        if (name.isEmpty()) {
+            throw new IllegalArgumentException("\"" + path + "\" ends in no name that could be dropped");
+        }
+        long parent = known.find(path.substring(0, slash));
+        if (parent != 0) {
+            invalidate(parent, name);
+        }
+    }
+
+    private PathTree names(String path) {
+        if (names == null) {
+            throw new IllegalStateException(mountpoint + " is no mount over paths: name what is to be dropped by its node");
+        }
+        if (!path.startsWith("/")) {
+            throw new IllegalArgumentException("\"" + path + "\" is no path from the root of the mount: begin it with /");
+        }
+        return names;
     }
 
     /** Lets a cached name expire: it is looked up again at its next use. */

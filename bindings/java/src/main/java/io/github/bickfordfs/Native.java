@@ -205,13 +205,15 @@ final class Native {
         }
     }
 
-    static long mount(String mountpoint, MountOptions options, long user, long operations, MemorySegment dispatch)
+    /** {@code refused} are flags of INIT that are not to be in force. */
+    static long mount(
+            String mountpoint, MountOptions options, long refused, long user, long operations, MemorySegment dispatch)
             throws IOException {
-        return aside(() -> mountHere(mountpoint, options, user, operations, dispatch));
+        return aside(() -> mountHere(mountpoint, options, refused, user, operations, dispatch));
     }
 
     private static long mountHere(
-            String mountpoint, MountOptions options, long user, long operations, MemorySegment dispatch)
+            String mountpoint, MountOptions options, long refused, long user, long operations, MemorySegment dispatch)
             throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment callbacks = arena.allocate(24, 8);
@@ -220,7 +222,7 @@ final class Native {
             callbacks.set(ADDRESS, 16, dispatch);
             MemorySegment session = arena.allocate(8, 8);
             check(() -> (int) MOUNT.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
-                    config(arena, options), callbacks, session));
+                    config(arena, options, refused), callbacks, session));
             return session.get(JAVA_LONG, 0);
         }
     }
@@ -248,16 +250,17 @@ final class Native {
             layer.set(ADDRESS, 48, post);
             MemorySegment session = arena.allocate(8, 8);
             check(() -> (int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
-                    arena.allocateFrom(options.options()), config(arena, options), layer, session));
+                    arena.allocateFrom(options.options()), config(arena, options, 0), layer, session));
             return session.get(JAVA_LONG, 0);
         }
     }
 
-    private static MemorySegment config(Arena arena, MountOptions options) {
+    private static MemorySegment config(Arena arena, MountOptions options, long refused) {
         MemorySegment config = arena.allocate(32, 8);
         config.set(JAVA_INT, 0, Layout.ABI_VERSION);
         config.set(JAVA_INT, 4, options.workers());
         config.set(JAVA_INT, 8, options.maxWrite());
+        config.set(JAVA_LONG, 24, refused);
         return config;
     }
 

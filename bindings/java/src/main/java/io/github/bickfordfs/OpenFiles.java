@@ -49,6 +49,12 @@ final class OpenFiles {
         return true;
     }
 
+    /** Whether an open of a node has a handle. */
+    synchronized boolean isOpen(long node, long handle) {
+        OpenFile file = nodes.getOrDefault(node, Map.of()).get(handle);
+        return file != null && file.opens > 0;
+    }
+
     /** A handle of a node that stays open until it is given back; null where there is none. */
     synchronized OpenFile borrow(long node) {
         for (OpenFile file : nodes.getOrDefault(node, Map.of()).values()) {

@@ -7,72 +7,46 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
-import java.util.EnumSet;
-import java.util.List;
-import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicLong;
 
 /** A {@link PathFileSystem} over inodes. */
 final class PathAdapter implements InodeFileSystem {
     private static final System.Logger LOG = System.getLogger(PathAdapter.class.getPackageName());
-    private static final String[] SETATTR = {"chmod", "chown", "truncate", "setTimes"};
-    private static final String[] BY_HANDLE = {"getattr", "chmod", "chown", "truncate", "setTimes"};
-    /** FUSE_UNKNOWN_INO: readdir(3) shows something, but not zero. */
-    private static final long UNKNOWN_INO = 0xffff_ffffL;
+    private static final int RENAME_EXCHANGE = 2;
+    /** Of a SETLK. */
+    private static final int FLOCK = 1, WAIT = 2;
 
     private final PathFileSystem fs;
-    private final boolean setsTimes;
-    private final boolean hasHandles;
-    private final boolean releases;
-    /** Whether a handle of an open file tells anything about it where there is no path. */
-    private final boolean lends;
+    private final PathOverrides overrides;
     private final PathTree tree = new PathTree();
     private final OpenFiles files = new OpenFiles();
-    private final Map<Long, List<PathFileSystem.Item>> listings = new ConcurrentHashMap<>();
-    private final AtomicLong nextListing = new AtomicLong();
+    private final LockOwners owners = new LockOwners();
+    private final PathDirectories directories;
 
     PathAdapter(PathFileSystem fs) {
         this.fs = fs;
-        this.setsTimes = overrides("setTimes");
-        this.hasHandles = overrides("open") || overrides("create");
-        this.releases = overrides("release");
-        this.lends = hasHandles && List.of(BY_HANDLE).stream().anyMatch(this::overridesByHandle);
+        this.overrides = new PathOverrides(fs.getClass());
+        this.directories = new PathDirectories(fs, tree, overrides);
     }
 
     @Override
     public Set<Operation> operations() {
-        Set<Operation> operations = EnumSet.of(Operation.LOOKUP, Operation.GETATTR);
-        for (Operation operation : Operation.values()) {
-            if (overrides(operation.method())) {
-                operations.add(operation);
-            }
-        }
-        for (String name : SETATTR) {
-            if (overrides(name)) {
-                operations.add(Operation.SETATTR);
-            }
-        }
-        if (operations.contains(Operation.READDIR)) {
-            operations.add(Operation.OPENDIR);
-            operations.add(Operation.RELEASEDIR);
-        }
-        if (lends) {
-            operations.add(Operation.RELEASE);
-        }
-        return operations;
+        return overrides.operations();
     }
 
-    private boolean overrides(String name) {
-        return Overrides.has(fs.getClass(), PathFileSystem.class, name, _ -> true);
+    /** Flags of INIT that are not to be in force. */
+    long refused() {
+        return overrides.refused();
     }
 
-    private boolean overridesByHandle(String name) {
-        // truncate(path, size) has a long there, too.
-        int fewest = name.equals("truncate") ? 3 : 2;
-        return Overrides.has(fs.getClass(), PathFileSystem.class, name, method ->
-                method.getParameterCount() >= fewest && method.getParameterTypes()[1] == long.class);
+    /** The names that the kernel knows. */
+    PathTree tree() {
+        return tree;
+    }
+
+    @Override
+    public void destroy() {
+        fs.destroy();
     }
 
     /** The path of what a request is about, held until the claim is closed. */
@@ -83,7 +57,7 @@ final class PathAdapter implements InodeFileSystem {
     /** For open files: without a path where the name is gone and the handle tells the file; else that is ESTALE. */
     private Claim file(Request request) throws FuseException {
         Claim claim = about(request);
-        if (claim.pathOrNull() == null && !hasHandles) {
+        if (claim.pathOrNull() == null && !overrides.hasHandles) {
             claim.close();
             throw new FuseException(Errno.ESTALE);
         }
@@ -105,7 +79,7 @@ final class PathAdapter implements InodeFileSystem {
         return Entry.of(node, numbered(attr, node), fs.validity());
     }
 
-    private static Attr numbered(Attr attr, long node) {
+    static Attr numbered(Attr attr, long node) {
         return attr.ino() != 0 ? attr : new Attr(node, attr.mode(), attr.links(), attr.uid(), attr.gid(), attr.rdev(),
                 attr.size(), attr.blocks(), attr.accessed(), attr.modified(), attr.changed());
     }
@@ -133,7 +107,7 @@ final class PathAdapter implements InodeFileSystem {
         Subject(Request request) throws FuseException {
             this.request = request;
             this.claim = request.hasHandle() ? file(request) : about(request);
-            boolean isDetached = lends && !request.hasHandle() && claim.pathOrNull() == null;
+            boolean isDetached = overrides.lends && !request.hasHandle() && claim.pathOrNull() == null;
             borrowed = isDetached ? files.borrow(request.node()) : null;
         }
 
@@ -192,7 +166,7 @@ final class PathAdapter implements InodeFileSystem {
             claim.close();
             if (borrowed != null) {
                 for (int owed = files.giveBack(borrowed); owed > 0; owed--) {
-                    releaseQuietly(null, borrowed.handle());
+                    quietly("releasing", null, () -> end(request.node(), null, borrowed.handle()));
                 }
             }
         }
@@ -219,7 +193,7 @@ final class PathAdapter implements InodeFileSystem {
             }
             Instant accessed = request.newAccessed();
             Instant modified = request.newModified();
-            if ((accessed != null || modified != null) && (setsTimes || !request.hasSize())) {
+            if ((accessed != null || modified != null) && (overrides.setsTimes || !request.hasSize())) {
                 file.setTimes(accessed, modified);
             }
             return file.attributes();
@@ -237,6 +211,14 @@ final class PathAdapter implements InodeFileSystem {
     public Entry symlink(Request request) throws IOException {
         try (Claim claim = change(request)) {
             fs.symlink(claim.path(), request.otherName());
+            return entry(changed(request), claim.path());
+        }
+    }
+
+    @Override
+    public Entry mknod(Request request) throws IOException {
+        try (Claim claim = change(request)) {
+            fs.mknod(claim.path(), request.mode(), request.rdev());
             return entry(changed(request), claim.path());
         }
     }
@@ -271,7 +253,7 @@ final class PathAdapter implements InodeFileSystem {
         Wanted to = Wanted.change(request.otherNode(), request.otherName());
         try (Claim claim = tree.claim(request::interrupted, from, to)) {
             fs.rename(claim.path(), claim.secondPath(), request.flags());
-            if ((request.flags() & 2) != 0) {
+            if ((request.flags() & RENAME_EXCHANGE) != 0) {
                 tree.exchange(from.node(), from.name(), to.node(), to.name());
             } else {
                 tree.rename(from.node(), from.name(), to.node(), to.name());
@@ -291,14 +273,14 @@ final class PathAdapter implements InodeFileSystem {
     @Override
     public Opened open(Request request) throws IOException {
         try (Claim claim = about(request)) {
-            long handle = fs.open(claim.path(), request.flags());
-            opened(request.node(), handle);
-            return Opened.of(handle);
+            Opened opened = fs.open(claim.path(), request.flags());
+            opened(request.node(), opened.handle());
+            return opened;
         }
     }
 
     private void opened(long node, long handle) {
-        if (lends) {
+        if (overrides.countsOpens()) {
             files.opened(node, handle);
         }
     }
@@ -306,27 +288,31 @@ final class PathAdapter implements InodeFileSystem {
     @Override
     public Created create(Request request) throws IOException {
         try (Claim claim = change(request)) {
-            long handle = fs.create(claim.path(), request.mode() & 07777, request.flags());
+            Opened opened = fs.create(claim.path(), request.mode() & 07777, request.flags());
             Entry entry;
             try {
                 entry = entry(changed(request), claim.path());
             } catch (IOException | RuntimeException | Error e) {
                 // The kernel does not hear of the handle, and will not release it.
-                releaseQuietly(claim.path(), handle);
+                quietly("releasing", claim.path(), () -> fs.release(claim.path(), opened.handle()));
                 throw e;
             }
-            opened(entry.node(), handle);
-            return new Created(entry, Opened.of(handle));
+            opened(entry.node(), opened.handle());
+            return new Created(entry, opened);
         }
     }
 
-    /** Where the caller waits for the answer to something else. */
-    private void releaseQuietly(String path, long handle) {
+    /** A part of something whose caller does not wait for it. */
+    private interface Step {
+        void run() throws IOException;
+    }
+
+    private static void quietly(String what, String path, Step step) {
         try {
-            fs.release(path, handle);
+            step.run();
         } catch (IOException | RuntimeException e) {
             if (Errno.of(e) != Errno.ENOSYS) {
-                LOG.log(System.Logger.Level.WARNING, "releasing " + (path == null ? "a removed file" : path), e);
+                LOG.log(System.Logger.Level.WARNING, what + " " + (path == null ? "a removed file" : path), e);
             }
         }
     }
@@ -347,32 +333,112 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public void release(Request request) throws IOException {
-        boolean isLast = !lends || files.released(request.node(), request.handle());
-        if (!isLast || !releases) {
-            return;
+        long node = request.node();
+        long handle = request.handle();
+        if (overrides.locksFiles && (request.extraFlags() & 1) != 0) {
+            long owner = request.lockOwner();
+            toTheEnd(node, path -> quietly("giving up the lock of", path, () ->
+                    fs.flock(path, handle, owner, Lock.NONE, false)));
         }
-        // It comes once, also for callers that got a signal.
-        try (Claim claim = tree.claim(() -> false, Wanted.node(request.node()))) {
-            if (hasHandles || claim.pathOrNull() != null) {
-                fs.release(claim.pathOrNull(), request.handle());
+        boolean isLast = !overrides.countsOpens() || files.released(node, handle);
+        if (isLast && (overrides.releases || overrides.locksRecords)) {
+            toTheEnd(node, path -> end(node, path, handle));
+        }
+    }
+
+    /** Something about an open file that is done at any rate. */
+    private interface Ending {
+        void at(String path) throws IOException;
+    }
+
+    /** What comes once, also for callers that got a signal. */
+    private void toTheEnd(long node, Ending ending) throws IOException {
+        try (Claim claim = tree.claim(() -> false, Wanted.node(node))) {
+            if (overrides.hasHandles || claim.pathOrNull() != null) {
+                ending.at(claim.pathOrNull());
             }
         }
     }
 
+    /** An open file has ended, and nobody borrows its handle. */
+    private void end(long node, String path, long handle) throws IOException {
+        for (long owner : owners.take(node, handle, () -> files.isOpen(node, handle))) {
+            unlock(path, handle, owner, 0);
+        }
+        if (overrides.releases) {
+            fs.release(path, handle);
+        }
+    }
+
+    /** Gives up all locks of fcntl(2) of an owner. */
+    private void unlock(String path, long handle, long owner, int pid) {
+        Lock all = new Lock(0, Long.MAX_VALUE, Lock.NONE, pid);
+        quietly("giving up locks of", path, () -> fs.setlk(path, handle, owner, all, false));
+    }
+
+    /** The kernel leaves the locks of who closes a descriptor to whoever keeps them. */
     @Override
     public void flush(Request request) throws IOException {
-        // As for release.
-        try (Claim claim = tree.claim(() -> false, Wanted.node(request.node()))) {
-            if (hasHandles || claim.pathOrNull() != null) {
-                fs.flush(claim.pathOrNull(), request.handle());
+        long node = request.node();
+        long handle = request.handle();
+        long owner = request.lockOwner();
+        int pid = request.pid();
+        toTheEnd(node, path -> {
+            try {
+                if (overrides.flushes) {
+                    fs.flush(path, handle);
+                }
+            } catch (FuseException e) {
+                // After ENOSYS it would not come again.
+                if (!overrides.locksRecords || e.errno() != Errno.ENOSYS) {
+                    throw e;
+                }
+            } finally {
+                if (overrides.locksRecords) {
+                    unlock(path, handle, owner, pid);
+                    owners.forget(node, owner);
+                }
             }
+        });
+    }
+
+    @Override
+    public Lock getlk(Request request) throws IOException {
+        try (Claim claim = file(request)) {
+            return fs.getlk(claim.pathOrNull(), request.handle(), request.lockOwner(), request.lock());
         }
+    }
+
+    /** What may wait claims nothing. */
+    @Override
+    public void setlk(Request request) throws IOException {
+        if ((request.extraFlags() & WAIT) != 0) {
+            lock(request, null, true);
+            return;
+        }
+        try (Claim claim = file(request)) {
+            lock(request, claim.pathOrNull(), false);
+        }
+    }
+
+    private void lock(Request request, String path, boolean wait) throws IOException {
+        long handle = request.handle();
+        long owner = request.lockOwner();
+        Lock lock = request.lock();
+        if ((request.extraFlags() & FLOCK) != 0) {
+            fs.flock(path, handle, owner, lock.kind(), wait);
+            return;
+        }
+        if (lock.kind() != Lock.NONE) {
+            owners.add(request.node(), owner, handle);
+        }
+        fs.setlk(path, handle, owner, lock, wait);
     }
 
     @Override
     public void fsync(Request request) throws IOException {
         try (Claim claim = file(request)) {
-            fs.fsync(claim.pathOrNull(), request.handle(), request.extraFlags() != 0);
+            fs.fsync(claim.pathOrNull(), request.handle(), (request.extraFlags() & 1) != 0);
         }
     }
 
@@ -424,31 +490,86 @@ final class PathAdapter implements InodeFileSystem {
     }
 
     @Override
-    public Opened opendir(Request request) {
-        return Opened.of(nextListing.incrementAndGet());
+    public long bmap(Request request) throws IOException {
+        try (Claim claim = about(request)) {
+            return fs.bmap(claim.path(), (int) request.size(), request.offset());
+        }
     }
 
-    /** The names as they were when the listing began: offsets are positions in it. */
+    @Override
+    public void syncfs(Request request) throws IOException {
+        fs.syncfs();
+    }
+
+    @Override
+    public int poll(Request request) throws IOException {
+        long waiter = request.hasWaiter() ? request.offset() : 0;
+        try (Claim claim = file(request)) {
+            return fs.poll(claim.pathOrNull(), request.handle(), request.extraFlags(), waiter);
+        }
+    }
+
+    @Override
+    public void fallocate(Request request) throws IOException {
+        try (Claim claim = file(request)) {
+            fs.fallocate(claim.pathOrNull(), request.handle(), request.flags(), request.offset(), request.size());
+        }
+    }
+
+    @Override
+    public long lseek(Request request) throws IOException {
+        try (Claim claim = file(request)) {
+            return fs.lseek(claim.pathOrNull(), request.handle(), request.offset(), request.flags());
+        }
+    }
+
+    @Override
+    public long copyFileRange(Request request) throws IOException {
+        Wanted to = Wanted.node(request.otherNode());
+        try (Claim claim = tree.claim(request::interrupted, Wanted.node(request.node()), to)) {
+            boolean isNamed = claim.pathOrNull() != null && claim.secondPath() != null;
+            if (!isNamed && !overrides.hasHandles) {
+                throw new FuseException(Errno.ESTALE);
+            }
+            return fs.copyFileRange(claim.pathOrNull(), request.handle(), request.offset(), claim.secondPath(),
+                    request.otherHandle(), request.otherOffset(), request.size());
+        }
+    }
+
+    @Override
+    public int ioctl(Request request, MemorySegment output) throws IOException {
+        PathFileSystem.Ioctl ioctl = new PathFileSystem.Ioctl(
+                request.extraFlags(), request.offset(), request.flags(), request.data(), output);
+        if ((ioctl.flags() & PathFileSystem.Ioctl.DIRECTORY) != 0) {
+            return directories.ioctl(request, ioctl);
+        }
+        try (Claim claim = file(request)) {
+            return fs.ioctl(claim.pathOrNull(), request.handle(), ioctl);
+        }
+    }
+
+    @Override
+    public Opened opendir(Request request) throws IOException {
+        return directories.open(request);
+    }
+
     @Override
     public void readdir(Request request, Listing listing) throws IOException {
-        List<PathFileSystem.Item> items = listings.get(request.handle());
-        if (items == null || request.offset() == 0) {
-            try (Claim claim = about(request)) {
-                items = List.copyOf(fs.readdir(claim.path()));
-            }
-            listings.put(request.handle(), items);
-        }
-        for (long i = request.offset(); i < items.size() + 2; i++) {
-            String name = i == 0 ? "." : i == 1 ? ".." : items.get((int) i - 2).name();
-            int mode = i < 2 ? Attr.S_IFDIR : items.get((int) i - 2).mode();
-            if (!listing.add(name, UNKNOWN_INO, mode, i + 1)) {
-                break;
-            }
-        }
+        directories.list(request, listing);
     }
 
     @Override
-    public void releasedir(Request request) {
-        listings.remove(request.handle());
+    public void readdirplus(Request request, Listing listing) throws IOException {
+        directories.list(request, listing);
+    }
+
+    @Override
+    public void releasedir(Request request) throws IOException {
+        directories.release(request);
+    }
+
+    @Override
+    public void fsyncdir(Request request) throws IOException {
+        directories.sync(request);
     }
 }

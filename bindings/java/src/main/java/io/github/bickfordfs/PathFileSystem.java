@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.time.Instant;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * A file system over paths: "/" is the root, "/a/b" a name in "/a". Names that are not UTF-8 do not enter it: their
@@ -27,7 +28,12 @@ import java.util.List;
  * fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released meanwhile. The caller
  * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where neither
  * {@link #open} nor {@link #create} is overridden, so that there are no handles, and for extended attributes and
- * access(2).
+ * access(2). Likewise for directories, where {@link #opendir} makes handles.
+ *
+ * <p>{@link Request#current} says who calls, and whether the caller got a signal.
+ *
+ * <p>Locks come to a file system that has handles: those of fcntl(2) where both {@link #getlk} and {@link #setlk} are
+ * overridden, those of flock(2) where {@link #flock} is. Others are the kernel's, which keeps them for this mount alone.
  */
 public interface PathFileSystem {
     /**
@@ -35,8 +41,36 @@ public interface PathFileSystem {
      *
      * @param name the name
      * @param mode its type, as the bits of a mode; zero when unknown
+     * @param ino its inode number as readdir(3) shows it; zero when unknown
+     * @param attr its attributes, or null: with them the kernel need not look the name up
      */
-    record Item(String name, int mode) {}
+    record Item(String name, int mode, long ino, Attr attr) {
+        /** A name of which no more than the type is known, if that is. */
+        public Item(String name, int mode) {
+            this(name, mode, 0, null);
+        }
+
+        /** A name with its attributes. */
+        public static Item of(String name, Attr attr) {
+            return new Item(name, attr.mode(), attr.ino(), Objects.requireNonNull(attr));
+        }
+    }
+
+    /**
+     * A device-specific command.
+     *
+     * @param command its number, which also tells how many bytes go which way
+     * @param argument the third argument of ioctl(2) as the caller passed it
+     * @param flags {@link #DIRECTORY} and so on
+     * @param input what the argument points to, where the command says that it is read: a view, read-only
+     * @param output what the caller gets, wholly: zero where it is not filled
+     */
+    record Ioctl(int command, long argument, int flags, MemorySegment input, MemorySegment output) {
+        /** The caller is a 32-bit program. */
+        public static final int COMPAT = 1;
+        /** It is about an open directory. */
+        public static final int DIRECTORY = 1 << 4;
+    }
 
     /** Attributes of what is at a path; {@link java.nio.file.NoSuchFileException} where nothing is. */
     Attr getattr(String path) throws IOException;
@@ -51,6 +85,26 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
+    /** The names of an open directory; path may be null. By default those of what is at the path. */
+    default List<Item> readdir(String path, long handle) throws IOException {
+        return readdir(named(path));
+    }
+
+    /** Opens a directory; answers a handle, and flags. By default with handle zero. */
+    default Opened opendir(String path) throws IOException {
+        return Opened.DEFAULT;
+    }
+
+    /** An open directory ends. The path may be null. */
+    default void releasedir(String path, long handle) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Puts a directory on stable storage. The path may be null. */
+    default void fsyncdir(String path, long handle, boolean dataOnly) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
     /** For how many nanoseconds the kernel may use names and attributes without asking. */
     default long validity() {
         return Entry.SECOND;
@@ -62,18 +116,19 @@ public interface PathFileSystem {
     }
 
     /**
-     * Opens a file with flags of open(2); answers a handle. O_TRUNC is not among them: {@link #truncate(String, long)}
-     * follows with size zero.
+     * Opens a file with flags of open(2); answers a handle, how the kernel is to treat the file, and what it is to read and
+     * write in its place ({@link Request#openBacking}). O_TRUNC is not among the flags: {@link #truncate(String, long)}
+     * follows with size zero. By default with handle zero.
      */
-    default long open(String path, int flags) throws IOException {
-        return 0;
+    default Opened open(String path, int flags) throws IOException {
+        return Opened.DEFAULT;
     }
 
     /**
-     * Makes a regular file and opens it; answers a handle. The mode is the permissions alone, less the umask:
-     * {@link Attr#S_IFREG} is to be added for {@link #getattr}.
+     * Makes a regular file and opens it, as {@link #open} does. The mode is the permissions alone, less the umask:
+     * {@link Attr#S_IFREG} is to be added for {@link #getattr}. By default the kernel uses {@link #mknod} and {@link #open}.
      */
-    default long create(String path, int mode, int flags) throws IOException {
+    default Opened create(String path, int mode, int flags) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
@@ -132,6 +187,17 @@ public interface PathFileSystem {
             throw new FuseException(Errno.ESTALE);
         }
         return path;
+    }
+
+    /**
+     * Makes a regular file, device node, FIFO or socket. The mode has its type, and the permissions less the umask.
+     *
+     * @param path where
+     * @param mode type and permissions
+     * @param rdev the number of a device node, in the kernel's 32-bit form
+     */
+    default void mknod(String path, int mode, int rdev) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
     }
 
     /** Makes a directory. The mode is as with {@link #create}, and {@link Attr#S_IFDIR} the type. */
@@ -214,4 +280,124 @@ public interface PathFileSystem {
     default void access(String path, int mask) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
+
+    /**
+     * Allocates, frees, zeroes or shifts a range of an open file (fallocate(2)). The path may be null.
+     *
+     * @param path where the file is, or null
+     * @param handle the open file
+     * @param mode flags of fallocate(2); those that are not supported must be refused with EOPNOTSUPP
+     * @param offset where the range begins, in bytes
+     * @param length how many bytes
+     */
+    default void fallocate(String path, long handle, int mode, long offset, long length) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /**
+     * Finds data (SEEK_DATA, 3) or a hole (SEEK_HOLE, 4) in an open file. The path may be null. By default a file is all
+     * data.
+     *
+     * @param path where the file is, or null
+     * @param handle the open file
+     * @param offset where to begin, in bytes
+     * @param whence what to find
+     * @return where it begins, in bytes; {@link Errno#ENXIO} where there is none, or the offset is not in the file
+     */
+    default long lseek(String path, long handle, long offset, int whence) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /**
+     * Copies between open files (copy_file_range(2)). The paths may be null. By default the kernel reads and writes.
+     *
+     * @param path where the file is that is read, or null
+     * @param handle the open file that is read
+     * @param offset where to read, in bytes
+     * @param toPath where the file is that is written, or null
+     * @param toHandle the open file that is written
+     * @param toOffset where to write, in bytes
+     * @param length how many bytes
+     * @return how many were copied; zero at the end of the file
+     */
+    default long copyFileRange(
+            String path, long handle, long offset, String toPath, long toHandle, long toOffset, long length)
+            throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** A device-specific command on an open file or directory; answers what ioctl(2) returns. The path may be null. */
+    default int ioctl(String path, long handle, Ioctl ioctl) throws IOException {
+        throw new FuseException(Errno.ENOTTY);
+    }
+
+    /**
+     * What an open file is ready for, as POLLIN (1), POLLOUT (4) and so on of poll(2). The path may be null. By default
+     * files are always ready.
+     *
+     * @param path where the file is, or null
+     * @param handle the open file
+     * @param events what the caller waits for
+     * @param waiter whom {@link Mount#wake} is to wake when that has changed; zero for nobody
+     * @return what it is ready for
+     */
+    default int poll(String path, long handle, int events, long waiter) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /**
+     * The lock of fcntl(2) that stands in the way of one, or {@link Lock#FREE}. The path may be null.
+     *
+     * @param path where the file is, or null
+     * @param handle the open file
+     * @param owner who asks
+     * @param lock what would be taken
+     * @return what is in the way
+     */
+    default Lock getlk(String path, long handle, long owner, Lock lock) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /**
+     * Takes or gives up a lock of fcntl(2); {@link Errno#EAGAIN} where another owner's is in the way. When a descriptor is
+     * closed, this gives up those of its owner, after {@link #flush}, whether there are any or not; and those of an open file
+     * itself (F_OFD_SETLK) before its {@link #release}. More than 65,536 owners of locks in open files are
+     * {@link Errno#ENOLCK}.
+     *
+     * @param path where the file is; null also where this may wait
+     * @param handle the open file
+     * @param owner whose lock
+     * @param lock which: {@link Lock#NONE} gives up
+     * @param wait whether to wait for it (F_SETLKW), until {@link Request#interrupted}
+     */
+    default void setlk(String path, long handle, long owner, Lock lock, boolean wait) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /**
+     * Takes or gives up the lock of an open file as a whole (flock(2)); {@link Errno#EAGAIN} where another's is in the way.
+     * It is given up before the {@link #release} of a file that had one.
+     *
+     * @param path where the file is; null also where this may wait
+     * @param handle the open file
+     * @param owner whose lock
+     * @param kind {@link Lock#READ}, {@link Lock#WRITE} or {@link Lock#NONE}
+     * @param wait whether to wait for it, until {@link Request#interrupted}
+     */
+    default void flock(String path, long handle, long owner, int kind, boolean wait) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** The block of the device that holds a block of a file (FIBMAP), zero for none. Asked of mounts of a device alone. */
+    default long bmap(String path, int blockSize, long block) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Puts everything on stable storage (syncfs(2)). */
+    default void syncfs() throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** The session has ended; no call follows. There is no {@link Request#current} here. */
+    default void destroy() {}
 }

@@ -89,7 +89,7 @@ final class PathTree {
             return paths[0];
         }
 
-        /** The second path, of a name. */
+        /** The second path; null where its name was removed. */
         String secondPath() {
             return paths[1];
         }
@@ -304,6 +304,23 @@ final class PathTree {
         Node child = child(node(parent), name);
         child.lookups++;
         return child.id;
+    }
+
+    /** A lookup of a name that is not claimed; zero where somebody is changing it. */
+    synchronized long lookupUnlessChanged(long parent, String name) throws FuseException {
+        Node known = node(parent).children.get(name);
+        return known != null && known.exclusive > 0 ? 0 : lookup(parent, name);
+    }
+
+    /** The node at a path; zero where none is known. */
+    synchronized long find(String path) {
+        Node at = nodes.get(InodeFileSystem.ROOT);
+        for (String name : path.split("/")) {
+            if (at != null && !name.isEmpty()) {
+                at = at.children.get(name);
+            }
+        }
+        return at == null ? 0 : at.id;
     }
 
     private Node child(Node directory, String name) {

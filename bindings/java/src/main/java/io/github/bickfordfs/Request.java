@@ -35,6 +35,27 @@ public sealed class Request permits Call {
 
     Request() {}
 
+    /**
+     * The request that this thread serves: who calls a method of a {@link PathFileSystem}, which gets none as an argument.
+     *
+     * @return the request, which is over when the method returns
+     * @throws IllegalStateException where the thread serves none: outside of methods that serve requests, on another thread
+     *     than they run on, after {@link #defer}, and when a mount ends
+     */
+    public static Request current() {
+        Call call = Bridge.current();
+        if (call == null || !call.isServed()) {
+            throw new IllegalStateException(Thread.currentThread() + " serves no request: ask in a method of the file system,"
+                    + " on the thread that runs it, and hand other threads what they need");
+        }
+        return call;
+    }
+
+    /** Whether this is a request that somebody waits for. */
+    final boolean isServed() {
+        return request != 0 && operation() != null;
+    }
+
     final void begin(long request, long answer, long reply, Target target) {
         this.request = request;
         this.answer = answer;
@@ -383,8 +404,20 @@ public sealed class Request permits Call {
      * before.
      *
      * @return the answer that is owed
+     * @throws IllegalStateException in a call of a layer, and in a method of a {@link PathFileSystem}: these answer when they
+     *     return
      */
     public final Deferred defer() {
+        at(0);
+        if (target != null && target.answersOnReturn()) {
+            throw new IllegalStateException("a method over paths answers when it returns: where it may wait long, mount with"
+                    + " virtual threads");
+        }
+        return take();
+    }
+
+    /** Takes the answer out of the callback. */
+    final Deferred take() {
         at(0);
         if (owed == null && reply == 0) {
             throw new IllegalStateException("a call of a layer cannot be answered later");

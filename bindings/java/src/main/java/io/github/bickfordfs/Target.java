@@ -25,6 +25,11 @@ abstract class Target {
         return loader;
     }
 
+    /** Whether nothing may be answered after a method has returned. */
+    boolean answersOnReturn() {
+        return false;
+    }
+
     /** Serves one request: zero, an error number, or {@link Layout#LATER}. */
     int dispatch(int operation, Call call) throws IOException {
         throw new FuseException(Errno.ENOSYS);

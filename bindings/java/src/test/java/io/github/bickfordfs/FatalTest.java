@@ -74,8 +74,8 @@ class FatalTest {
         Thread started = new Thread(() -> { });
         started.start();
         try (Place place = new Place()) {
-            assertThrows(IllegalThreadStateException.class, () -> new Mount(place.mountpoint, target,
-                    number -> Native.mount(place.mountpoint.toString(), MountOptions.DEFAULT, number,
+            assertThrows(IllegalThreadStateException.class, () -> new Mount(place.mountpoint, target, null,
+                    number -> Native.mount(place.mountpoint.toString(), MountOptions.DEFAULT, 0, number,
                             target.operations(), Bridge.DISPATCH),
                     _ -> started));
             assertFalse(place.isMounted());

@@ -55,18 +55,18 @@ class KeptFs implements PathFileSystem {
         return of(handle).attr;
     }
 
-    private synchronized long opened(Contents contents) {
+    private synchronized Opened opened(Contents contents) {
         handles.put(++next, contents);
-        return next;
+        return Opened.of(next);
     }
 
     @Override
-    public synchronized long open(String path, int flags) throws IOException {
+    public synchronized Opened open(String path, int flags) throws IOException {
         return opened(at(path));
     }
 
     @Override
-    public synchronized long create(String path, int mode, int flags) {
+    public synchronized Opened create(String path, int mode, int flags) {
         Contents contents = new Contents();
         contents.attr = Attr.file(0, mode, 0);
         names.put(path, contents);

@@ -13,12 +13,24 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.Callable;
 
 /** System calls that Java has not. They answer -1 for an error. */
 final class Libc {
     static final int O_RDONLY = 0, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_TRUNC = 01000;
+    static final int O_DIRECTORY = 0200000;
+    /** Of fcntl(2): locks of the process, and of the open file. */
+    static final int F_SETLK = 6, F_OFD_SETLK = 37;
+    /** Kinds of locks of fcntl(2). */
+    static final short F_RDLCK = 0, F_WRLCK = 1, F_UNLCK = 2;
+    /** Of flock(2). */
+    static final int LOCK_EX = 2, LOCK_NB = 4, LOCK_UN = 8;
+    static final int SEEK_DATA = 3, SEEK_HOLE = 4;
+    static final int POLLIN = 1;
     private static final int F_GETLK = 5, AT_FDCWD = -100, RENAME_EXCHANGE = 2;
 
     private static final MethodHandle OPEN = function("open", 2, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT);
@@ -33,6 +45,13 @@ final class Libc {
             function("pread", 4, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle PWRITE =
             function("pwrite", 4, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle FALLOCATE =
+            function("fallocate", 4, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle LSEEK = function("lseek", 3, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_INT);
+    private static final MethodHandle COPY_FILE_RANGE = function("copy_file_range", 6, JAVA_LONG, JAVA_INT, ADDRESS,
+            JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT);
+    private static final MethodHandle FLOCK = function("flock", 2, JAVA_INT, JAVA_INT, JAVA_INT);
+    private static final MethodHandle POLL = function("poll", 3, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT);
     private static final MethodHandle RENAMEAT2 =
             function("renameat2", 5, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
     private static final MethodHandle OPENDIR = function("opendir", 1, ADDRESS, ADDRESS);
@@ -128,6 +147,67 @@ final class Libc {
         }
     }
 
+    static int fallocate(int descriptor, int mode, long offset, long length) {
+        try {
+            return (int) FALLOCATE.invokeExact(descriptor, mode, offset, length);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static long seek(int descriptor, long offset, int whence) {
+        try {
+            return (long) LSEEK.invokeExact(descriptor, offset, whence);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static long copyFileRange(int from, long offset, int to, long toOffset, long length) {
+        try (Arena arena = Arena.ofConfined()) {
+            return (long) COPY_FILE_RANGE.invokeExact(from, arena.allocateFrom(JAVA_LONG, offset), to,
+                    arena.allocateFrom(JAVA_LONG, toOffset), length, 0);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    static int flock(int descriptor, int operation) {
+        try {
+            return (int) FLOCK.invokeExact(descriptor, operation);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Locks bytes of a file, or gives them up. */
+    static int lock(int descriptor, int command, short kind, long start, long length) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment flock = arena.allocate(32, 8);
+            flock.set(ValueLayout.JAVA_SHORT, 0, kind);
+            flock.set(JAVA_LONG, 8, start);
+            flock.set(JAVA_LONG, 16, length);
+            return (int) FCNTL.invokeExact(descriptor, command, flock);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** What a file is ready for of some events, after some milliseconds at most. */
+    static int poll(int descriptor, int events, int milliseconds) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment pollfd = arena.allocate(8, 4);
+            pollfd.set(JAVA_INT, 0, descriptor);
+            pollfd.set(ValueLayout.JAVA_SHORT, 4, (short) events);
+            if ((int) POLL.invokeExact(pollfd, 1L, milliseconds) < 0) {
+                throw new AssertionError("poll failed");
+            }
+            return pollfd.get(ValueLayout.JAVA_SHORT, 6);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
     /** The kind of the lock that is in the way of an exclusive one on all of a file, and who holds it. */
     static int[] lockInTheWay(int descriptor) {
         try (Arena arena = Arena.ofConfined()) {
@@ -144,11 +224,17 @@ final class Libc {
 
     /** A command with this much output, which begins as bytes of 0x55. */
     static int ioctl(int descriptor, byte[] output) {
+        Arrays.fill(output, (byte) 0x55);
+        return ioctl(descriptor, 2, output);
+    }
+
+    /** A command; the direction is 1 where the bytes are read, 2 where they are written, 3 for both. */
+    static int ioctl(int descriptor, int direction, byte[] bytes) {
         try (Arena arena = Arena.ofConfined()) {
-            MemorySegment memory = arena.allocate(output.length);
-            memory.fill((byte) 0x55);
-            int code = (int) IOCTL.invokeExact(descriptor, 2L << 30 | (long) output.length << 16 | 'B' << 8 | 1, memory);
-            MemorySegment.ofArray(output).copyFrom(memory);
+            MemorySegment memory = arena.allocate(bytes.length).copyFrom(MemorySegment.ofArray(bytes));
+            long command = (long) direction << 30 | (long) bytes.length << 16 | 'B' << 8 | 1;
+            int code = (int) IOCTL.invokeExact(descriptor, command, memory);
+            MemorySegment.ofArray(bytes).copyFrom(memory);
             return code;
         } catch (Throwable e) {
             throw new AssertionError(e);
@@ -178,6 +264,28 @@ final class Libc {
                 throw new AssertionError("closedir failed");
             }
             return List.of(before, after);
+        } catch (Throwable e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** The names of a directory, with their inode numbers as readdir(3) shows them. */
+    static Map<String, Long> list(Path directory) {
+        Map<String, Long> numbers = new TreeMap<>();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment stream = (MemorySegment) OPENDIR.invokeExact(arena.allocateFrom(directory.toString()));
+            while (true) {
+                MemorySegment entry = (MemorySegment) READDIR.invokeExact(stream);
+                if (entry.equals(MemorySegment.NULL)) {
+                    break;
+                }
+                MemorySegment all = entry.reinterpret(Long.MAX_VALUE);
+                numbers.put(all.getString(D_NAME), all.get(JAVA_LONG, 0));
+            }
+            if ((int) CLOSEDIR.invokeExact(stream) != 0) {
+                throw new AssertionError("closedir failed");
+            }
+            return numbers;
         } catch (Throwable e) {
             throw new AssertionError(e);
         }

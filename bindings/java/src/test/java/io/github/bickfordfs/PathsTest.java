@@ -136,9 +136,9 @@ class PathsTest {
             }
 
             @Override
-            public long open(String path, int flags) {
+            public Opened open(String path, int flags) {
                 calls.add("open " + (flags & truncate));
-                return 7;
+                return Opened.of(7);
             }
 
             @Override
@@ -255,12 +255,12 @@ class PathsTest {
             }
 
             @Override
-            public long open(String path, int flags) throws IOException {
+            public Opened open(String path, int flags) throws IOException {
                 if (below.equals("open")) {
                     stay();
                 }
                 assertTrue(Files.exists(at(path)), path);
-                return 0;
+                return Opened.DEFAULT;
             }
 
             @Override

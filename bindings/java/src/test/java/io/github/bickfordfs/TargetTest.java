@@ -63,8 +63,8 @@ class TargetTest {
             }
 
             @Override
-            public long create(String path, int mode, int flags) {
-                return 77;
+            public Opened create(String path, int mode, int flags) {
+                return Opened.of(77);
             }
 
             @Override

@@ -5,6 +5,7 @@ import io.github.bickfordfs.Errno;
 import io.github.bickfordfs.FuseException;
 import io.github.bickfordfs.Mount;
 import io.github.bickfordfs.MountOptions;
+import io.github.bickfordfs.Opened;
 import io.github.bickfordfs.PathFileSystem;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -105,10 +106,10 @@ public final class NioFs implements PathFileSystem {
         return Files.readSymbolicLink(at(path)).toString();
     }
 
-    private long open(SeekableByteChannel channel) {
+    private Opened open(SeekableByteChannel channel) {
         long handle = next.incrementAndGet();
         open.put(handle, channel);
-        return handle;
+        return Opened.of(handle);
     }
 
     private SeekableByteChannel toRead(Path path) throws IOException {
@@ -126,7 +127,7 @@ public final class NioFs implements PathFileSystem {
     }
 
     @Override
-    public long open(String path, int flags) throws IOException {
+    public Opened open(String path, int flags) throws IOException {
         int access = flags & O_ACCMODE;
         if (access == 0) {
             return open(toRead(at(path)));
@@ -139,7 +140,7 @@ public final class NioFs implements PathFileSystem {
     }
 
     @Override
-    public long create(String path, int mode, int flags) throws IOException {
+    public Opened create(String path, int mode, int flags) throws IOException {
         Set<OpenOption> options = new HashSet<>(EnumSet.of(StandardOpenOption.WRITE));
         options.add((flags & O_EXCL) != 0 ? StandardOpenOption.CREATE_NEW : StandardOpenOption.CREATE);
         if ((flags & O_ACCMODE) != O_WRONLY) {
