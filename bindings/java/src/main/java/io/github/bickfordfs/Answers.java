@@ -29,6 +29,14 @@ final class Answers {
         Layout.putLong(answer + Ans.ATTR_VALID, attributes.valid());
     }
 
+    static void statx(long answer, Statx statx) {
+        attributes(answer, statx.attributes());
+        if (statx.born() != null) {
+            time(answer + Ans.BORN, statx.born());
+            Layout.putInt(answer + Ans.HAS_BORN, 1);
+        }
+    }
+
     /** The kernel makes EIO of what cannot be, and says nothing. */
     static Attr checked(Attr attr) {
         boolean hasType = switch (attr.mode() & Attr.S_IFMT) {

@@ -221,6 +221,12 @@ public final class Deferred {
         send(0, answer -> Answers.attributes(answer, attributes));
     }
 
+    /** Answers attributes with the time of birth. */
+    public void complete(Statx statx) {
+        answersWith(EnumSet.of(Operation.STATX), "attributes with the time of birth");
+        send(0, answer -> Answers.statx(answer, statx));
+    }
+
     /** Answers an open file. */
     public void complete(Opened opened) {
         answersWith(OPENED, "an open file");

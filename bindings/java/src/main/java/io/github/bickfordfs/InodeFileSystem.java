@@ -73,6 +73,11 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
+    /** Asks for attributes and the time of birth. By default the kernel uses {@link #getattr}. */
+    default Statx statx(Request request) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
     /** Changes what the request has of mode, owner, group, size and times; answers all attributes. */
     default Attributes setattr(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);

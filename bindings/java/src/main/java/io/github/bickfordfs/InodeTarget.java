@@ -134,6 +134,7 @@ final class InodeTarget extends Target {
             case 47 -> moved(request, answer, fs.copyFileRange(request));
             case 50 -> fs.syncfs(request);
             case 51 -> created(request, answer, fs.tmpfile(request));
+            case 52 -> statx(request, answer, fs.statx(request));
             case 15 -> read(request, answer);
             case 28 -> list(request, answer, false);
             case 39 -> ioctl(request, answer);
@@ -220,6 +221,12 @@ final class InodeTarget extends Target {
     private static void attributes(Request request, long answer, Attributes attributes) {
         if (!request.isDeferred()) {
             Answers.attributes(answer, attributes);
+        }
+    }
+
+    private static void statx(Request request, long answer, Statx statx) {
+        if (!request.isDeferred()) {
+            Answers.statx(answer, statx);
         }
     }
 

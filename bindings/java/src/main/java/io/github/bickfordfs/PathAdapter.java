@@ -11,21 +11,20 @@ import java.util.Set;
 
 /** A {@link PathFileSystem} over inodes. */
 final class PathAdapter implements InodeFileSystem {
-    private static final System.Logger LOG = System.getLogger(PathAdapter.class.getPackageName());
     private static final int RENAME_EXCHANGE = 2;
     /** Of a SETLK. */
-    private static final int FLOCK = 1, WAIT = 2;
+    private static final int WAIT = 2;
 
     private final PathFileSystem fs;
     private final PathOverrides overrides;
     private final PathTree tree = new PathTree();
-    private final OpenFiles files = new OpenFiles();
-    private final LockOwners owners = new LockOwners();
+    private final PathFiles files;
     private final PathDirectories directories;
 
     PathAdapter(PathFileSystem fs) {
         this.fs = fs;
         this.overrides = new PathOverrides(fs.getClass());
+        this.files = new PathFiles(fs, tree, overrides);
         this.directories = new PathDirectories(fs, tree, overrides);
     }
 
@@ -128,6 +127,10 @@ final class PathAdapter implements InodeFileSystem {
             return new Attributes(numbered(attr, request.node()), fs.validity());
         }
 
+        Instant born() throws IOException {
+            return hasHandle() ? fs.born(path(), handle()) : fs.born(path());
+        }
+
         void chmod(int mode) throws IOException {
             if (hasHandle()) {
                 fs.chmod(path(), handle(), mode);
@@ -160,14 +163,11 @@ final class PathAdapter implements InodeFileSystem {
             }
         }
 
-        /** Who closed the file did not wait for us: what is owed to the file system is ours to do. */
         @Override
         public void close() {
             claim.close();
             if (borrowed != null) {
-                for (int owed = files.giveBack(borrowed); owed > 0; owed--) {
-                    quietly("releasing", null, () -> end(request.node(), null, borrowed.handle()));
-                }
+                files.giveBack(request.node(), borrowed);
             }
         }
     }
@@ -176,6 +176,13 @@ final class PathAdapter implements InodeFileSystem {
     public Attributes getattr(Request request) throws IOException {
         try (Subject file = new Subject(request)) {
             return file.attributes();
+        }
+    }
+
+    @Override
+    public Statx statx(Request request) throws IOException {
+        try (Subject file = new Subject(request)) {
+            return new Statx(file.attributes(), file.born());
         }
     }
 
@@ -265,8 +272,26 @@ final class PathAdapter implements InodeFileSystem {
     public Entry link(Request request) throws IOException {
         Wanted to = Wanted.change(request.otherNode(), request.name());
         try (Claim claim = tree.claim(request::interrupted, Wanted.node(request.node()), to)) {
-            fs.link(claim.path(), claim.secondPath());
+            if (claim.pathOrNull() == null) {
+                name(request.node(), to, claim.secondPath());
+            } else {
+                fs.link(claim.path(), claim.secondPath());
+            }
             return entry(to, claim.secondPath());
+        }
+    }
+
+    /** Gives an open file without a name one, by whatever handle of it there is. */
+    private void name(long node, Wanted to, String path) throws IOException {
+        OpenFiles.OpenFile borrowed = overrides.lends ? files.borrow(node) : null;
+        if (borrowed == null) {
+            throw new FuseException(Errno.ESTALE);
+        }
+        try {
+            fs.link(null, borrowed.handle(), path);
+            tree.name(node, to.node(), to.name());
+        } finally {
+            files.giveBack(node, borrowed);
         }
     }
 
@@ -274,14 +299,8 @@ final class PathAdapter implements InodeFileSystem {
     public Opened open(Request request) throws IOException {
         try (Claim claim = about(request)) {
             Opened opened = fs.open(claim.path(), request.flags());
-            opened(request.node(), opened.handle());
+            files.opened(request.node(), opened.handle());
             return opened;
-        }
-    }
-
-    private void opened(long node, long handle) {
-        if (overrides.countsOpens()) {
-            files.opened(node, handle);
         }
     }
 
@@ -294,26 +313,29 @@ final class PathAdapter implements InodeFileSystem {
                 entry = entry(changed(request), claim.path());
             } catch (IOException | RuntimeException | Error e) {
                 // The kernel does not hear of the handle, and will not release it.
-                quietly("releasing", claim.path(), () -> fs.release(claim.path(), opened.handle()));
+                files.refuse(claim.path(), opened.handle());
                 throw e;
             }
-            opened(entry.node(), opened.handle());
+            files.opened(entry.node(), opened.handle());
             return new Created(entry, opened);
         }
     }
 
-    /** A part of something whose caller does not wait for it. */
-    private interface Step {
-        void run() throws IOException;
-    }
-
-    private static void quietly(String what, String path, Step step) {
-        try {
-            step.run();
-        } catch (IOException | RuntimeException e) {
-            if (Errno.of(e) != Errno.ENOSYS) {
-                LOG.log(System.Logger.Level.WARNING, what + " " + (path == null ? "a removed file" : path), e);
+    @Override
+    public Created tmpfile(Request request) throws IOException {
+        try (Claim claim = about(request)) {
+            Opened opened = fs.tmpfile(claim.path(), request.mode() & 07777, request.flags());
+            Attr attr;
+            try {
+                attr = fs.getattr(null, opened.handle());
+            } catch (IOException | RuntimeException | Error e) {
+                // As for create.
+                files.refuse(null, opened.handle());
+                throw e;
             }
+            long node = tree.unnamed();
+            files.opened(node, opened.handle());
+            return new Created(Entry.of(node, numbered(attr, node), fs.validity()), opened);
         }
     }
 
@@ -333,73 +355,12 @@ final class PathAdapter implements InodeFileSystem {
 
     @Override
     public void release(Request request) throws IOException {
-        long node = request.node();
-        long handle = request.handle();
-        if (overrides.locksFiles && (request.extraFlags() & 1) != 0) {
-            long owner = request.lockOwner();
-            toTheEnd(node, path -> quietly("giving up the lock of", path, () ->
-                    fs.flock(path, handle, owner, Lock.NONE, false)));
-        }
-        boolean isLast = !overrides.countsOpens() || files.released(node, handle);
-        if (isLast && (overrides.releases || overrides.locksRecords)) {
-            toTheEnd(node, path -> end(node, path, handle));
-        }
+        files.release(request);
     }
 
-    /** Something about an open file that is done at any rate. */
-    private interface Ending {
-        void at(String path) throws IOException;
-    }
-
-    /** What comes once, also for callers that got a signal. */
-    private void toTheEnd(long node, Ending ending) throws IOException {
-        try (Claim claim = tree.claim(() -> false, Wanted.node(node))) {
-            if (overrides.hasHandles || claim.pathOrNull() != null) {
-                ending.at(claim.pathOrNull());
-            }
-        }
-    }
-
-    /** An open file has ended, and nobody borrows its handle. */
-    private void end(long node, String path, long handle) throws IOException {
-        for (long owner : owners.take(node, handle, () -> files.isOpen(node, handle))) {
-            unlock(path, handle, owner, 0);
-        }
-        if (overrides.releases) {
-            fs.release(path, handle);
-        }
-    }
-
-    /** Gives up all locks of fcntl(2) of an owner. */
-    private void unlock(String path, long handle, long owner, int pid) {
-        Lock all = new Lock(0, Long.MAX_VALUE, Lock.NONE, pid);
-        quietly("giving up locks of", path, () -> fs.setlk(path, handle, owner, all, false));
-    }
-
-    /** The kernel leaves the locks of who closes a descriptor to whoever keeps them. */
     @Override
     public void flush(Request request) throws IOException {
-        long node = request.node();
-        long handle = request.handle();
-        long owner = request.lockOwner();
-        int pid = request.pid();
-        toTheEnd(node, path -> {
-            try {
-                if (overrides.flushes) {
-                    fs.flush(path, handle);
-                }
-            } catch (FuseException e) {
-                // After ENOSYS it would not come again.
-                if (!overrides.locksRecords || e.errno() != Errno.ENOSYS) {
-                    throw e;
-                }
-            } finally {
-                if (overrides.locksRecords) {
-                    unlock(path, handle, owner, pid);
-                    owners.forget(node, owner);
-                }
-            }
-        });
+        files.flush(request);
     }
 
     @Override
@@ -413,26 +374,12 @@ final class PathAdapter implements InodeFileSystem {
     @Override
     public void setlk(Request request) throws IOException {
         if ((request.extraFlags() & WAIT) != 0) {
-            lock(request, null, true);
+            files.lock(request, null, true);
             return;
         }
         try (Claim claim = file(request)) {
-            lock(request, claim.pathOrNull(), false);
+            files.lock(request, claim.pathOrNull(), false);
         }
-    }
-
-    private void lock(Request request, String path, boolean wait) throws IOException {
-        long handle = request.handle();
-        long owner = request.lockOwner();
-        Lock lock = request.lock();
-        if ((request.extraFlags() & FLOCK) != 0) {
-            fs.flock(path, handle, owner, lock.kind(), wait);
-            return;
-        }
-        if (lock.kind() != Lock.NONE) {
-            owners.add(request.node(), owner, handle);
-        }
-        fs.setlk(path, handle, owner, lock, wait);
     }
 
     @Override

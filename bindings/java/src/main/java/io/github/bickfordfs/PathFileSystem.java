@@ -26,8 +26,8 @@ import java.util.Objects;
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
  * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),
  * fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released meanwhile. The caller
- * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where neither
- * {@link #open} nor {@link #create} is overridden, so that there are no handles, and for extended attributes and
+ * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where none
+ * of {@link #open}, {@link #create} and {@link #tmpfile} is overridden, so that there are no handles, and for extended attributes and
  * access(2). Likewise for directories, where {@link #opendir} makes handles.
  *
  * <p>{@link Request#current} says who calls, and whether the caller got a signal.
@@ -80,6 +80,16 @@ public interface PathFileSystem {
         return getattr(named(path));
     }
 
+    /** When what is at a path was made (STATX_BTIME of statx(2)); null where that is not known. */
+    default Instant born(String path) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** When an open file was made; path may be null. By default that of what is at the path. */
+    default Instant born(String path, long handle) throws IOException {
+        return born(named(path));
+    }
+
     /** The names of a directory, without "." and "..". */
     default List<Item> readdir(String path) throws IOException {
         throw new FuseException(Errno.ENOSYS);
@@ -129,6 +139,20 @@ public interface PathFileSystem {
      * {@link Attr#S_IFREG} is to be added for {@link #getattr}. By default the kernel uses {@link #mknod} and {@link #open}.
      */
     default Opened create(String path, int mode, int flags) throws IOException {
+        throw new FuseException(Errno.ENOSYS);
+    }
+
+    /**
+     * Makes a regular file without a name, and opens it, as {@link #create} does (O_TMPFILE). It is known by its handle
+     * alone: {@link #getattr(String, long)} is to be overridden, and {@link #link(String, long, String)} where it may get a
+     * name.
+     *
+     * @param path the directory whose file system it is to be in
+     * @param mode the permissions, less the umask
+     * @param flags of open(2)
+     * @return the open file
+     */
+    default Opened tmpfile(String path, int mode, int flags) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
@@ -223,6 +247,11 @@ public interface PathFileSystem {
     /** Gives what is at a path another. */
     default void link(String path, String newPath) throws IOException {
         throw new FuseException(Errno.ENOSYS);
+    }
+
+    /** Gives an open file without a name its first ({@link #tmpfile}); path is null. By default that is ESTALE. */
+    default void link(String path, long handle, String newPath) throws IOException {
+        link(named(path), newPath);
     }
 
     /** Renames, with flags of renameat2(2); those that are not supported must be refused with EINVAL. */

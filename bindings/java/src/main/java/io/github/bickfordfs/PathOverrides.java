@@ -7,7 +7,7 @@ import java.util.Set;
 /** What a {@link PathFileSystem} overrides, and what the kernel is to ask for therefore. */
 final class PathOverrides {
     private static final List<String> SETATTR = List.of("chmod", "chown", "truncate", "setTimes");
-    private static final List<String> BY_HANDLE = List.of("getattr", "chmod", "chown", "truncate", "setTimes");
+    private static final List<String> BY_HANDLE = List.of("getattr", "born", "link", "chmod", "chown", "truncate", "setTimes");
     /** What is asked of open directories. */
     private static final Set<Operation> OF_DIRECTORIES = EnumSet.of(
             Operation.READDIR, Operation.OPENDIR, Operation.RELEASEDIR, Operation.FSYNCDIR, Operation.IOCTL);
@@ -32,7 +32,7 @@ final class PathOverrides {
     PathOverrides(Class<? extends PathFileSystem> type) {
         this.type = type;
         this.setsTimes = has("setTimes");
-        this.hasHandles = has("open") || has("create");
+        this.hasHandles = has("open") || has("create") || has("tmpfile");
         this.hasDirectoryHandles = has("opendir");
         this.flushes = has("flush");
         this.releases = has("release");
@@ -64,6 +64,9 @@ final class PathOverrides {
             if (has(operation.method())) {
                 operations.add(operation);
             }
+        }
+        if (has("born")) {
+            operations.add(Operation.STATX);
         }
         if (SETATTR.stream().anyMatch(this::has)) {
             operations.add(Operation.SETATTR);

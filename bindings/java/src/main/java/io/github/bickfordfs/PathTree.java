@@ -323,6 +323,24 @@ final class PathTree {
         return at == null ? 0 : at.id;
     }
 
+    /** A node that has no name, looked up once. */
+    synchronized long unnamed() {
+        Node node = new Node(++next, null, "");
+        node.lookups++;
+        nodes.put(node.id, node);
+        return node.id;
+    }
+
+    /** A node that has no name gets one. */
+    synchronized void name(long id, long parent, String name) {
+        Node node = nodes.get(id);
+        Node directory = nodes.get(parent);
+        if (node != null && directory != null && node.parent == null) {
+            remove(parent, name);
+            move(node, directory, name);
+        }
+    }
+
     private Node child(Node directory, String name) {
         Node child = directory.children.get(name);
         if (child == null) {

@@ -13,6 +13,7 @@ import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.nio.channels.Pipe;
 import java.nio.file.Files;
+import java.time.Instant;
 import java.util.Arrays;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
@@ -250,6 +251,31 @@ class DeferredTest {
             assertEquals(42, ioctl.get());
             assertArrayEquals(new byte[] {7, 7, 7, 7, 7, 7, 7, 7}, output);
             Libc.close(descriptor);
+        }
+    }
+
+    @Test
+    void theTimeOfBirthCanComeLater() throws Exception {
+        Transports.requireKernel(6, 6, "FUSE_STATX");
+        Owing fs = new Owing() {
+            @Override
+            public Statx statx(Request request) {
+                if (request.node() == ROOT) {
+                    return new Statx(getattr(request), null);
+                }
+                owed.add(request.defer());
+                return null;
+            }
+        };
+        try (Place place = new Place();
+                Mount _ = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            assertEquals("0\n", Place.command("stat", "-c", "%W", place.mountpoint.toString()));
+            var born = start(() -> Place.command("stat", "-c", "%W", place.mountpoint + "/file"));
+            Deferred owed = fs.next();
+            Attributes attributes = new Attributes(Attr.file(2, 0644, OneFile.SIZE), 0);
+            assertThrows(IllegalStateException.class, () -> owed.complete(attributes));
+            owed.complete(new Statx(attributes, Instant.ofEpochSecond(1234, 5)));
+            assertEquals("1234\n", born.get());
         }
     }
 }

@@ -74,6 +74,20 @@ class KeptFs implements PathFileSystem {
     }
 
     @Override
+    public synchronized Opened tmpfile(String path, int mode, int flags) {
+        Contents contents = new Contents();
+        contents.attr = Attr.file(0, mode, 0).withLinks(0);
+        return opened(contents);
+    }
+
+    @Override
+    public synchronized void link(String path, long handle, String newPath) throws IOException {
+        Contents contents = of(handle);
+        contents.attr = contents.attr.withLinks(1);
+        names.put(newPath, contents);
+    }
+
+    @Override
     public synchronized int read(String path, long handle, MemorySegment into, long offset) throws IOException {
         byte[] data = of(handle).data;
         int from = (int) Math.min(offset, data.length);

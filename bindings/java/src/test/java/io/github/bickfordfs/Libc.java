@@ -22,7 +22,7 @@ import java.util.concurrent.Callable;
 /** System calls that Java has not. They answer -1 for an error. */
 final class Libc {
     static final int O_RDONLY = 0, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_TRUNC = 01000;
-    static final int O_DIRECTORY = 0200000;
+    static final int O_DIRECTORY = 0200000, O_TMPFILE = 020200000;
     /** Of fcntl(2): locks of the process, and of the open file. */
     static final int F_SETLK = 6, F_OFD_SETLK = 37;
     /** Kinds of locks of fcntl(2). */

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -16,6 +17,8 @@ class PathOperationsFs extends KeptFs {
     /** Where data end and the hole begins. */
     static final long HOLE = 4096;
     static final long DIRECTORY_HANDLE = 0x7fff_ffff_ffffL;
+    /** When all was made; what has no name a second later. */
+    static final Instant BORN = Instant.ofEpochSecond(1_234_567_890);
     /** What an ioctl answers. */
     static final int CODE = 7;
 
@@ -36,9 +39,18 @@ class PathOperationsFs extends KeptFs {
     }
 
     @Override
+    public Instant born(String path) {
+        return BORN;
+    }
+
+    @Override
+    public Instant born(String path, long handle) throws IOException {
+        return path != null ? BORN : BORN.plusSeconds(1);
+    }
+
+    @Override
     public void mknod(String path, int mode, int rdev) {
-        nodes.put(path, new Attr(0, mode, 1, 0, 0, rdev, 0, 0, java.time.Instant.EPOCH, java.time.Instant.EPOCH,
-                java.time.Instant.EPOCH));
+        nodes.put(path, new Attr(0, mode, 1, 0, 0, rdev, 0, 0, Instant.EPOCH, Instant.EPOCH, Instant.EPOCH));
     }
 
     @Override

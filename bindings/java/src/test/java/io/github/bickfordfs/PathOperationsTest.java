@@ -244,6 +244,47 @@ class PathOperationsTest {
         });
     }
 
+    private static String descriptor(int descriptor) {
+        return "/proc/" + ProcessHandle.current().pid() + "/fd/" + descriptor;
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"dev", "uring"})
+    void aFileWithoutANameGetsOne(String transport) throws Exception {
+        mounted(transport, (fs, place, mount) -> {
+            int descriptor = open(place.mountpoint, Libc.O_TMPFILE | Libc.O_RDWR);
+            assertEquals(4, Libc.write(descriptor, "text", 0));
+            assertEquals(0, Libc.fchmod(descriptor, 0600));
+            assertEquals("0 4 600\n", Place.command("stat", "-L", "-c", "%h %s %a", descriptor(descriptor)));
+            Path file = place.mountpoint.resolve("named");
+            Place.command("ln", "-L", descriptor(descriptor), file.toString());
+            assertEquals("text", Files.readString(file));
+            Files.writeString(file, "more", StandardOpenOption.APPEND);
+            assertEquals("textmore", Libc.read(descriptor));
+            String ino = Place.command("stat", "-c", "%i", file.toString());
+            assertEquals(ino, Place.command("stat", "-L", "-c", "%i", descriptor(descriptor)));
+            assertEquals(1, stat(file, "nlink"));
+            Libc.close(descriptor);
+            place.until("nothing is open", () -> fs.open() == 0);
+            assertEquals("textmore", Files.readString(file));
+        });
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"dev", "uring"})
+    void theTimeOfBirthIsTold(String transport) throws Exception {
+        Transports.requireKernel(6, 6, "FUSE_STATX");
+        mounted(transport, (fs, place, mount) -> {
+            int descriptor = create(place, "file");
+            Path file = place.mountpoint.resolve("file");
+            long born = PathOperationsFs.BORN.getEpochSecond();
+            assertEquals(born + " 0\n", Place.command("stat", "-c", "%W %s", file.toString()));
+            Files.delete(file);
+            assertEquals(born + 1 + "\n", Place.command("stat", "-L", "-c", "%W", descriptor(descriptor)));
+            Libc.close(descriptor);
+        });
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"dev", "uring"})
     void anOpenDirectoryHasAHandle(String transport) throws Exception {

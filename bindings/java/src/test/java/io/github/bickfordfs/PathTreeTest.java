@@ -162,6 +162,49 @@ class PathTreeTest {
     }
 
     @Test
+    void nodesAreFoundByTheirPaths() throws Exception {
+        long directory = tree.lookup(ROOT, "directory");
+        long file = tree.lookup(directory, "file");
+        assertEquals(ROOT, tree.find("/"));
+        assertEquals(directory, tree.find("/directory"));
+        assertEquals(file, tree.find("/directory/file"));
+        assertEquals(0, tree.find("/file"));
+        assertEquals(0, tree.find("/directory/file/below"));
+        assertEquals(3, tree.size());
+    }
+
+    @Test
+    void aNameThatIsBeingChangedIsNotLookedUpAside() throws Exception {
+        assertEquals(2, tree.lookupUnlessChanged(ROOT, "file"));
+        Claim removing = claim(Wanted.change(ROOT, "file"));
+        assertEquals(0, tree.lookupUnlessChanged(ROOT, "file"));
+        removing.close();
+        assertEquals(2, tree.lookupUnlessChanged(ROOT, "file"));
+        tree.forget(2, 2);
+        assertEquals(1, tree.size());
+    }
+
+    @Test
+    void whatHasNoNameGetsOneAndKeepsIt() throws Exception {
+        long node = tree.unnamed();
+        assertNull(tree.pathOrNull(node));
+        isStale(node);
+        long stale = tree.lookup(ROOT, "name");
+        try (Claim claim = claim(Wanted.node(node), Wanted.change(ROOT, "name"))) {
+            assertNull(claim.pathOrNull());
+            tree.name(node, ROOT, "name");
+        }
+        assertEquals("/name", tree.path(node));
+        assertEquals(node, tree.lookup(ROOT, "name"));
+        isStale(stale);
+        tree.name(node, ROOT, "other");
+        assertEquals("/name", tree.path(node));
+        tree.forget(stale, 1);
+        tree.forget(node, 2);
+        assertEquals(1, tree.size());
+    }
+
+    @Test
     void aDirectoryIntoItselfIsRefused() throws Exception {
         long directory = tree.lookup(ROOT, "directory");
         long below = tree.lookup(directory, "below");

@@ -2,6 +2,7 @@ package io.github.bickfordfs;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -83,6 +84,42 @@ class TargetTest {
         }
         assertEquals(List.of(77L), released);
         call.finish();
+    }
+
+    /** The kernel asks neither of mounts like those of the other tests. */
+    @Test
+    void blocksAndStableStorageAreAskedOverPaths() throws Exception {
+        List<String> calls = new ArrayList<>();
+        PathAdapter adapter = new PathAdapter(new PathFileSystem() {
+            @Override
+            public Attr getattr(String path) {
+                return Attr.directory(0, 0755);
+            }
+
+            @Override
+            public long bmap(String path, int blockSize, long block) {
+                calls.add("bmap " + path + " " + blockSize + " " + block);
+                return 77;
+            }
+
+            @Override
+            public void syncfs() {
+                calls.add("syncfs");
+            }
+        });
+        assertTrue(adapter.operations().containsAll(List.of(Operation.BMAP, Operation.SYNCFS)));
+        assertFalse(adapter.operations().contains(Operation.STATX));
+        InodeTarget target = new InodeTarget(adapter, "paths", false);
+        request.set(ValueLayout.JAVA_LONG, Req.NODE, InodeFileSystem.ROOT);
+        request.set(ValueLayout.JAVA_LONG, Req.OFFSET, 5);
+        request.set(ValueLayout.JAVA_LONG, Req.SIZE, 512);
+        for (Operation operation : List.of(Operation.BMAP, Operation.SYNCFS)) {
+            Call call = begin(operation, target);
+            assertEquals(0, target.dispatch(operation.code(), call));
+            call.finish();
+        }
+        assertEquals(77, answer.get(ValueLayout.JAVA_LONG, Ans.COUNT));
+        assertEquals(List.of("bmap / 512 5", "syncfs"), calls);
     }
 
     @Test
