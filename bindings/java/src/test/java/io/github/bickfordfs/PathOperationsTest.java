@@ -342,37 +342,6 @@ class PathOperationsTest {
         }
     }
 
-    @Test
-    void aListingThatCannotBeLooksNothingUp() throws Exception {
-        List<PathFileSystem.Item> items = new ArrayList<>();
-        PathFileSystem fs = new PathFileSystem() {
-            @Override
-            public Attr getattr(String path) throws IOException {
-                if (!path.equals("/")) {
-                    throw new FuseException(Errno.ENOENT);
-                }
-                return Attr.directory(0, 0755);
-            }
-
-            @Override
-            public List<Item> readdir(String path) {
-                return items;
-            }
-        };
-        try (Place place = new Place(); Records records = new Records();
-                Mount mount = Mount.paths(fs, place.mountpoint, options("dev"))) {
-            items.add(PathFileSystem.Item.of("first", Attr.file(0, 0600, 0)));
-            items.add(PathFileSystem.Item.of("typeless", new Attr(0, 0600, 1, 0, 0, 0, 0, 0, java.time.Instant.EPOCH,
-                    java.time.Instant.EPOCH, java.time.Instant.EPOCH)));
-            assertEquals(Map.of(), Libc.list(place.mountpoint));
-            assertTrue(records.threw("no type"), "not told");
-            items.clear();
-            items.add(PathFileSystem.Item.of("first", Attr.file(0, 0600, 0)));
-            assertEquals(Set.of(".", "..", "first"), Libc.list(place.mountpoint).keySet());
-            assertEquals(0, Files.size(place.mountpoint.resolve("first")));
-        }
-    }
-
     @ParameterizedTest
     @ValueSource(strings = {"dev", "uring"})
     void rangesOfFilesAreAllocatedFoundAndCopied(String transport) throws Exception {

@@ -22,6 +22,7 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -120,6 +121,51 @@ class TargetTest {
         }
         assertEquals(77, answer.get(ValueLayout.JAVA_LONG, Ans.COUNT));
         assertEquals(List.of("bmap / 512 5", "syncfs"), calls);
+    }
+
+    @Test
+    void onlyNamesThatAListingTakesAreLookedUp() throws Exception {
+        List<PathFileSystem.Item> items = new ArrayList<>();
+        PathAdapter adapter = new PathAdapter(new PathFileSystem() {
+            @Override
+            public Attr getattr(String path) {
+                return Attr.directory(0, 0755);
+            }
+
+            @Override
+            public List<Item> readdir(String path) {
+                return items;
+            }
+        });
+        request.set(ValueLayout.JAVA_LONG, Req.NODE, InodeFileSystem.ROOT);
+        Call call = begin(Operation.OPENDIR, null);
+        request.set(ValueLayout.JAVA_LONG, Req.HANDLE, adapter.opendir(call).handle());
+        // Room for the dots and one name, or two.
+        MemorySegment small = Arena.ofAuto().allocate(3 * 160);
+        MemorySegment large = Arena.ofAuto().allocate(4 * 160);
+        items.add(PathFileSystem.Item.of("first", Attr.file(0, 0600, 0)));
+        items.add(null);
+        for (PathFileSystem.Item wrong : List.of(new PathFileSystem.Item("a/b", 0), PathFileSystem.Item.of("typeless",
+                new Attr(0, 0600, 1, 0, 0, 0, 0, 0, Instant.EPOCH, Instant.EPOCH, Instant.EPOCH)))) {
+            items.set(1, wrong);
+            assertThrows(IllegalArgumentException.class, () -> adapter.readdirplus(call, new Listing(large, true)));
+            assertEquals(1, adapter.tree().size());
+        }
+        items.set(1, PathFileSystem.Item.of("second", Attr.file(0, 0600, 0)));
+        adapter.readdirplus(call, new Listing(small, true));
+        assertEquals(2, adapter.tree().size());
+        // What is listed later may be gone by then.
+        request.set(ValueLayout.JAVA_LONG, Req.OFFSET, 3);
+        Listing rest = new Listing(large, true);
+        adapter.readdirplus(call, rest);
+        assertEquals(160, rest.used());
+        assertEquals(2, adapter.tree().size());
+        request.set(ValueLayout.JAVA_LONG, Req.OFFSET, 0);
+        adapter.readdirplus(call, new Listing(large, true));
+        assertEquals(3, adapter.tree().size());
+        request.set(ValueLayout.JAVA_LONG, Req.HANDLE, 99);
+        assertEquals(Errno.EBADF, assertThrows(FuseException.class, () -> adapter.releasedir(call)).errno());
+        call.finish();
     }
 
     @Test
