@@ -26,9 +26,9 @@ import java.util.Objects;
  * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
  * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),
  * fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released meanwhile. The caller
- * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where none
- * of {@link #open}, {@link #create} and {@link #tmpfile} is overridden, so that there are no handles, and for extended attributes and
- * access(2). Likewise for directories, where {@link #opendir} makes handles.
+ * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where none of
+ * {@link #open}, {@link #create} and {@link #tmpfile} is overridden, so that there are no handles, and for extended
+ * attributes and access(2). Likewise for directories, where {@link #opendir} makes handles.
  *
  * <p>{@link Request#current} says who calls, and whether the caller got a signal.
  *
