@@ -30,8 +30,8 @@ use self::front::Front;
 use self::report::{Outcome, Place, Report};
 use crate::cli::{Failure, cure};
 
-/// Set for the process in the background.
-const MARK: &str = "BICKFORD_BACKGROUND";
+/// Set for the process in the background, which leaves its directory: to that.
+pub(crate) const MARK: &str = "BICKFORD_BACKGROUND";
 
 /// What the waiting process writes when it has seen that the mount answers.
 const ACKNOWLEDGED: &[u8] = b"a";
@@ -90,9 +90,10 @@ fn start(socket: UnixStream) -> io::Result<Child> {
             .next()
             .unwrap_or_else(|| OsString::from("bickford")),
     );
+    let directory = std::env::current_dir().unwrap_or_default();
     command
         .args(arguments)
-        .env(MARK, "1")
+        .env(MARK, directory)
         .stdin(OwnedFd::from(socket));
     // With the command its end of the socket is closed: without this the end of the report never comes.
     command.spawn()

@@ -93,6 +93,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Where to mount it, as given.
+    pub(crate) fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
     fn in_foreground(&self) -> bool {
         self.foreground || self.debug
     }

@@ -1,12 +1,13 @@
 //! `bickford unmount`.
 
 mod daemon;
+mod detached;
 pub(crate) mod socket;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bickford::mount::Unmount;
+use bickford::mount::{Unmount, UnmountError};
 
 use self::daemon::Daemon;
 use super::target::Target;
@@ -15,7 +16,8 @@ use crate::cli::Failure;
 /// Unmount a FUSE mount, also one that hangs or whose server is gone.
 ///
 /// Without --lazy and --force it returns when the daemon of `bickford mount` has ended, too, unless that has
-/// another place to serve, as after 'mount --bind' or where a container has the mount, too.
+/// another place to serve, as after 'mount --bind' or where a container has the mount, too. Of a mount that was
+/// detached and is still used it says by whom; --force ends that, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Detach it now; it is gone when its last user is
@@ -55,7 +57,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         (Some(target), None, Unmount::Normal) => Daemon::behind(target),
         _ => None,
     };
-    bickford::mount::unmount_only(mountpoint, arguments.identity, mode)?;
+    match bickford::mount::unmount_only(mountpoint, arguments.identity, mode) {
+        Err(
+            UnmountError::NotMounted { mountpoint: place }
+            | UnmountError::NotFuse {
+                mountpoint: place, ..
+            },
+        ) if arguments.identity.is_none() && detached::end(&place, mode)? => {
+            return Ok(ExitCode::SUCCESS);
+        }
+        unmounted => unmounted?,
+    }
     if let (Some(daemon), Some(target)) = (daemon, &target) {
         match target.mounted_at() {
             None => daemon.wait(target),

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::mountinfo::MountEntry;
 use crate::sys::mount::{parse_mount_id, reusable_id};
@@ -69,6 +70,28 @@ impl fmt::Display for Holder {
 /// The processes that use the mount, as far as this process may see them.
 pub(super) fn holders(entry: &MountEntry) -> Vec<Holder> {
     found(|process| uses(process, entry))
+}
+
+/// The processes that use the file system on a device, whose number st_rdev of stat(2) has, wherever it is mounted or
+/// was, as far as this process may see them. No request is sent to the file system.
+#[must_use]
+pub fn device_holders(number: u64) -> Vec<Holder> {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    found(|process| {
+        let is_there = |file: &OwnedFd| device_of(file) == Some((major, minor));
+        let mut uses = uses_by_links(process, is_there);
+        let opened = || {
+            let files = fs::read_dir(process.join("fd")).ok()?.flatten();
+            let its = files.filter(|file| open_link(&file.path()).as_ref().is_some_and(is_there));
+            let numbers = its.filter_map(|file| file.file_name().to_str()?.parse().ok());
+            numbers.min()
+        };
+        uses.extend(opened().map(Use::Descriptor));
+        if maps_a_file(process, major, minor) {
+            uses.push(Use::Mapping);
+        }
+        uses
+    })
 }
 
 /// The processes that have any uses.
@@ -181,22 +204,37 @@ pub(super) fn name(process: &Path) -> String {
 }
 
 fn uses(process: &Path, entry: &MountEntry) -> Vec<Use> {
-    let directories = [("cwd", Use::CurrentDirectory), ("root", Use::RootDirectory)];
-    let mut uses = directories
-        .into_iter()
-        .filter(|(link, _)| link_mount_id(&process.join(link)) == Some(entry.id))
-        .map(|(_, kind)| kind)
-        .collect::<Vec<_>>();
+    let mut uses = uses_by_links(process, |file| reusable_id(file) == Some(entry.id));
     uses.extend(first_descriptor(process, entry.id).map(Use::Descriptor));
-    if maps_a_file(process, entry) {
+    if maps_a_file(process, entry.major, entry.minor) {
         uses.push(Use::Mapping);
     }
     uses
 }
 
-fn link_mount_id(link: &Path) -> Option<u64> {
-    let file = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    reusable_id(&file)
+/// Directories of a process that are where they are asked for.
+fn uses_by_links(process: &Path, is_there: impl Fn(&OwnedFd) -> bool) -> Vec<Use> {
+    let directories = [("cwd", Use::CurrentDirectory), ("root", Use::RootDirectory)];
+    directories
+        .into_iter()
+        .filter(|(link, _)| {
+            open_link(&process.join(link))
+                .as_ref()
+                .is_some_and(&is_there)
+        })
+        .map(|(_, kind)| kind)
+        .collect()
+}
+
+fn open_link(link: &Path) -> Option<OwnedFd> {
+    rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// The device of a file, from what the kernel has of it.
+fn device_of(file: &OwnedFd) -> Option<(u32, u32)> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(file, c"", flags, StatxFlags::TYPE).ok()?;
+    Some((found.stx_dev_major, found.stx_dev_minor))
 }
 
 fn first_descriptor(process: &Path, mount_id: u64) -> Option<u32> {
@@ -209,11 +247,11 @@ fn first_descriptor(process: &Path, mount_id: u64) -> Option<u32> {
     numbers.min()
 }
 
-fn maps_a_file(process: &Path, entry: &MountEntry) -> bool {
+fn maps_a_file(process: &Path, major: u32, minor: u32) -> bool {
     let Ok(maps) = fs::read(process.join("maps")) else {
         return false;
     };
-    let device = format!("{:02x}:{:02x}", entry.major, entry.minor);
+    let device = format!("{major:02x}:{minor:02x}");
     // address permissions offset device inode path
     maps.split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(3))

@@ -28,7 +28,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
-pub use self::busy::{Holder, Use};
+pub use self::busy::{Holder, Use, device_holders};
 pub use self::config::{FUSE_CONF, FuseConfig};
 pub use self::direct::probe_device;
 pub use self::elsewhere::{Elsewhere, device_elsewhere, elsewhere};

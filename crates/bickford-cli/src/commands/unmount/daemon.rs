@@ -35,11 +35,24 @@ pub(super) struct Daemon {
 impl Daemon {
     /// That of a mount which is still there.
     pub(super) fn behind(target: &Target) -> Option<Self> {
-        let pid = target.daemon()?;
+        Self::of(target.daemon()?)
+    }
+
+    /// That with this number, if it is one.
+    pub(super) fn of(pid: Pid) -> Option<Self> {
         // The descriptor first: what has the name then is what it stands for.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         (name == NAME).then_some(Self { pid, process })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits for its end; whether it has come.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended_within(PATIENCE)
     }
 
     /// Waits for its end, and says if that does not come.
