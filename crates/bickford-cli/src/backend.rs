@@ -17,6 +17,7 @@ use clap::ValueEnum;
 
 use crate::cli::{Failure, cure};
 use crate::logging::reasons;
+use crate::waiting::Waiting;
 
 /// The configurations by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -274,7 +275,9 @@ impl Backend {
             tracing::warn!("no more open files than ulimit -Sn says: {error}");
         }
         let builder = StackFs::builder(source).settings(settings);
+        let waiting = Waiting::on("SOURCE", source);
         let stackfs = builder.mount_flags(mount.flags).build();
+        drop(waiting);
         let stackfs = stackfs.map_err(|error| cannot_serve(&error))?;
         let stackfs = Arc::new(stackfs);
         if choices.layers.iter().any(makes_a_key) {
@@ -341,7 +344,9 @@ impl Backend {
         let config = self.config(single_threaded);
         let fail = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
         let lower = self.lower_in_force();
+        let waiting = Waiting::on("the mount point", mountpoint);
         let mount = bickford::mount::mount(mountpoint, options).map_err(|error| fail(&error))?;
+        drop(waiting);
         mounted(&mount.guard);
         let session =
             Session::on_mount(self.served, mount, config).map_err(|error| did_not_begin(&error))?;

@@ -29,6 +29,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use self::front::Front;
 use self::report::{Outcome, Place, Report};
 use crate::cli::{Failure, cure};
+use crate::waiting::Waiting;
 
 /// Set for the process in the background, which leaves its directory: to that.
 pub(crate) const MARK: &str = "BICKFORD_BACKGROUND";
@@ -113,6 +114,7 @@ fn how_it_ended(status: ExitStatus) -> String {
 fn keep(mut socket: &UnixStream, place: Option<&Place>) -> io::Result<()> {
     // Without a place it was mounted by whoever passed the descriptor.
     if let Some(place) = place {
+        let _waiting = Waiting::on("the new mount to answer", place.path());
         answers(rustix::fs::stat(place.path()))?;
         answers(rustix::fs::statfs(place.path()))?;
     }

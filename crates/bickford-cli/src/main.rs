@@ -9,6 +9,7 @@ mod elsewhere;
 mod logging;
 mod notify;
 mod signals;
+mod waiting;
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};

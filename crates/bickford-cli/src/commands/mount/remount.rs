@@ -15,12 +15,14 @@ use super::{Arguments, REMOUNT};
 use crate::argv;
 use crate::cli::{Cli, Failure};
 use crate::commands::target::Target;
+use crate::waiting::Waiting;
 
 /// What the kernel lists among a FUSE mount's options, besides those that can be given.
 const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd", "blksize"];
 
 /// Changes the flags of the mount that is there to those that are asked for.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let _waiting = Waiting::on("the mount point", &arguments.mountpoint);
     let entry = std::fs::canonicalize(&arguments.mountpoint);
     let entry = entry.and_then(|path| MountEntry::at(&path)).ok().flatten();
     let options = arguments.split_options().filter(|option| option != REMOUNT);
