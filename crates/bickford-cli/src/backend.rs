@@ -17,6 +17,7 @@ use clap::ValueEnum;
 
 use crate::cli::{Failure, cure};
 use crate::logging::reasons;
+use crate::new_keys::NewKeys;
 use crate::waiting::Waiting;
 
 /// The configurations by name.
@@ -190,6 +191,7 @@ pub(crate) struct Backend {
     layers: Summary,
     preset: Preset,
     choices: Choices,
+    new_keys: NewKeys,
 }
 
 /// Most names that are looked at for a new key.
@@ -246,6 +248,7 @@ pub(crate) struct Serving {
     pub(crate) session: MountedSession,
     pub(crate) watch: Option<LowerWatch>,
     pub(crate) layers: Summary,
+    pub(crate) new_keys: NewKeys,
 }
 
 impl Backend {
@@ -286,6 +289,7 @@ impl Backend {
         let (served, layers) =
             bickford_layers::build(&choices.layers, Box::new(Arc::clone(&stackfs)))
                 .map_err(|error| Failure::new(error.to_string()))?;
+        let new_keys = NewKeys::of(&layers, source);
         Ok(Self {
             source: source.to_owned(),
             stackfs,
@@ -293,6 +297,7 @@ impl Backend {
             layers,
             preset,
             choices: choices.clone(),
+            new_keys,
         })
     }
 
@@ -320,6 +325,11 @@ impl Backend {
             true => config.low_latency(LowLatency::default()),
             false => config,
         }
+    }
+
+    /// Closes SOURCE again.
+    pub(crate) fn into_new_keys(self) -> NewKeys {
+        self.new_keys
     }
 
     /// Whether it may be mounted so.
@@ -370,6 +380,7 @@ impl Backend {
             session,
             watch,
             layers: self.layers,
+            new_keys: self.new_keys,
         })
     }
 

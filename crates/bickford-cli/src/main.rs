@@ -7,6 +7,7 @@ mod commands;
 mod daemon;
 mod elsewhere;
 mod logging;
+mod new_keys;
 mod notify;
 mod signals;
 mod waiting;

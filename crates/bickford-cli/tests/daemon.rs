@@ -122,6 +122,44 @@ fn a_daemon_that_cannot_mount_says_why_and_fails() {
     assert_eq!(place.listed(), None);
 }
 
+#[test]
+fn a_mount_that_fails_leaves_no_new_key() {
+    let Some(place) = Place::new() else { return };
+    let (key, passphrase) = (place.source().join("key"), place.dir().join("passphrase"));
+    fs::write(&passphrase, "secret").unwrap();
+    let given = format!("crypt:key={},passphrase-file=", key.display());
+    let layer = format!(
+        "{given}{},create=true,memory=32K,passes=1",
+        passphrase.display()
+    );
+    let missing = place.dir().join("missing");
+    let mount = |arguments: &[&str], mountpoint: &Path| {
+        let mut command = bickford();
+        command
+            .arg("mount")
+            .args(arguments)
+            .args(["--layer", &layer]);
+        run(command.arg(place.source()).arg(mountpoint))
+    };
+    for mode in [&[][..], &["-f"]] {
+        assert_refused(&mount(mode, &missing), 1, &["does not exist"]);
+        assert!(!key.exists(), "{mode:?}");
+        // The layers are made from the last to the first: this one after the key.
+        let wrong = [mode, &["--layer", "stats:none=1"]].concat();
+        assert_refused(&mount(&wrong, &place.mountpoint()), 1, &["none"]);
+        assert!(!key.exists(), "{wrong:?}");
+        let contradicting = [mode, &["--no-permission-checks", "-o", "allow_other"]].concat();
+        let refused = mount(&contradicting, &place.mountpoint());
+        assert_refused(&refused, 1, &["allow_other"]);
+        assert!(!key.exists(), "{contradicting:?}");
+    }
+    assert!(mount(&[], &place.mountpoint()).status.success());
+    place.unmount(&place.mountpoint());
+    let made = fs::read(&key).unwrap();
+    assert_refused(&mount(&[], &missing), 1, &["does not exist"]);
+    assert_eq!(fs::read(&key).unwrap(), made, "it was there before");
+}
+
 /// Both the command and its daemon make the layers: what is read but once is empty for the daemon, or waited for
 /// without end.
 #[test]

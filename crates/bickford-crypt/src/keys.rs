@@ -1,9 +1,10 @@
 //! Keys, and the file that holds the master key.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -222,11 +223,39 @@ pub(crate) fn read(path: &Path, passphrase: &[u8]) -> Result<Zeroizing<[u8; 32]>
     opened.map_err(|error| Error::KeyFile(path.to_owned(), Box::new(error)))
 }
 
+/// A key file that was made just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewKeyFile {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
+
+impl NewKeyFile {
+    /// Removes it, where nothing was encrypted with it: without it that is lost. Another file that is in its place by
+    /// now stays.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        let found = std::fs::symlink_metadata(&self.path)?;
+        match (found.dev(), found.ino()) == self.file {
+            true => std::fs::remove_file(&self.path),
+            false => Ok(()),
+        }
+    }
+
+    /// Where it is: absolute.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// Makes a file with a new master key, which must not exist yet.
-pub(crate) fn create(path: &Path, passphrase: &[u8], cost: Cost) -> Result<(), Error> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
+pub(crate) fn create(path: &Path, passphrase: &[u8], cost: Cost) -> Result<NewKeyFile, Error> {
     let failed = |error: io::Error| Error::File(path.to_owned(), error.to_string());
+    let absolute = std::path::absolute(path).map_err(failed)?;
     let master = Zeroizing::new(random::<32>().map_err(|_| Error::Random)?);
     let salt = random().map_err(|_| Error::Random)?;
     let nonce = random().map_err(|_| Error::Random)?;
@@ -235,17 +264,23 @@ pub(crate) fn create(path: &Path, passphrase: &[u8], cost: Cost) -> Result<(), E
     let file = options.write(true).create_new(true).mode(0o600).open(path);
     let mut file = file.map_err(failed)?;
     let written = file.write_all(&bytes).and_then(|()| file.sync_all());
-    if let Err(error) = written {
-        // Nothing uses it yet, and a part of one would be in the way of the next try.
-        let _ = std::fs::remove_file(path);
-        return Err(failed(error));
-    }
+    let found = match written.and_then(|()| file.metadata()) {
+        Ok(found) => found,
+        Err(error) => {
+            // Nothing uses it yet, and a part of one would be in the way of the next try.
+            let _ = std::fs::remove_file(path);
+            return Err(failed(error));
+        }
+    };
     // Whatever is encrypted with a key is lost without it: its name is to outlive a crash, too. Not
     // every file system and every directory lets us make sure.
     if let Err(error) = sync_directory_of(path) {
         tracing::warn!(layer = "crypt", path = %path.display(), "the directory of a new key file was not synced: {error}");
     }
-    Ok(())
+    Ok(NewKeyFile {
+        path: absolute,
+        file: (found.dev(), found.ino()),
+    })
 }
 
 fn sync_directory_of(path: &Path) -> io::Result<()> {
@@ -372,6 +407,19 @@ mod tests {
         assert!(!left, "a part of it is in the way");
         made.unwrap();
         key.unwrap();
+    }
+
+    #[test]
+    fn a_new_key_file_is_removed_and_no_other_in_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("key"), directory.path().join("other"));
+        create(&path, b"secret", CHEAP).unwrap().remove().unwrap();
+        assert!(!path.exists());
+        let made = create(&path, b"secret", CHEAP).unwrap();
+        std::fs::rename(&path, &other).unwrap();
+        std::fs::write(&path, "another").unwrap();
+        made.remove().unwrap();
+        assert!(path.exists() && other.exists());
     }
 
     #[test]

@@ -40,7 +40,7 @@ use keys::Keys;
 use zeroize::Zeroizing;
 
 pub use geometry::SIZE_MAX;
-pub use keys::Cost;
+pub use keys::{Cost, NewKeyFile};
 pub use names::{NAME_MAX, TARGET_MAX, looks_encrypted};
 
 /// Most bytes of a file with a passphrase.
@@ -73,7 +73,7 @@ pub enum Error {
 ///
 /// # Errors
 /// When the file exists or cannot be written.
-pub fn create_key_file(path: &Path, passphrase: &[u8], cost: Cost) -> Result<(), Error> {
+pub fn create_key_file(path: &Path, passphrase: &[u8], cost: Cost) -> Result<NewKeyFile, Error> {
     keys::create(path, passphrase, cost)
 }
 

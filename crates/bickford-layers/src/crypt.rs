@@ -15,8 +15,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-pub use bickford_crypt::looks_encrypted;
 use bickford_crypt::{Cost, Crypt, create_key_file, read_passphrase};
+pub use bickford_crypt::{NewKeyFile, looks_encrypted};
 
 use crate::LayerError;
 use crate::registry::{Built, Entry};
@@ -61,23 +61,35 @@ fn construct(
     }
     let failed = |error: bickford_crypt::Error| LayerError::new(ENTRY.name, error);
     let passphrase = read_passphrase(Path::new(passphrase)).map_err(failed)?;
-    if create && !key.exists() {
-        create_key_file(key, &passphrase, cost).map_err(failed)?;
-    }
+    let made = match create && !key.exists() {
+        true => Some(create_key_file(key, &passphrase, cost).map_err(failed)?),
+        false => None,
+    };
     if !create && !key.exists() {
         return Err(options.error(format_args!(
             "key={}: there is no such file; create=true makes it, for a SOURCE that is empty",
             key.display()
         )));
     }
-    let crypt = Crypt::open(below, key, &passphrase).map_err(failed)?;
+    let crypt = Crypt::open(below, key, &passphrase).map_err(|error| {
+        made.iter().for_each(remove);
+        failed(error)
+    })?;
     Ok(Built {
         shown: Some(Arc::new(crypt.shown())),
         file_system: Box::new(crypt),
         needs: Crypt::needs(),
         about: format!("key of {}", key.display()),
         reporter: None,
+        made,
     })
+}
+
+/// Removes a key file under which nothing is encrypted.
+pub(crate) fn remove(made: &NewKeyFile) {
+    if let Err(error) = made.remove() {
+        tracing::warn!(layer = ENTRY.name, path = %made.path().display(), "a new key file that nothing uses is left: {error}");
+    }
 }
 
 /// In KiB.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bickford::FileSystem;
 use bickford::layer::{Layer, Layered, Needs, Switches, nearest};
 
+use crate::crypt::NewKeyFile;
 use crate::files::read_text;
 use crate::spec::{LayerSpec, Options};
 use crate::{LayerError, crypt, delay, fault, log, readonly, stats, throttle};
@@ -36,6 +37,8 @@ pub struct Built {
     pub reporter: Option<Arc<dyn Reporter>>,
     /// How names below are shown, for a layer that shows them otherwise.
     pub shown: Option<Shown>,
+    /// The key file that was made for it.
+    pub made: Option<NewKeyFile>,
 }
 
 impl fmt::Debug for Built {
@@ -131,18 +134,32 @@ impl Registry {
     /// Puts layers over a file system; the first one is the outermost.
     ///
     /// # Errors
-    /// When a layer or an option is not known, or a layer cannot be made.
+    /// When a layer or an option is not known, or a layer cannot be made; key files that were made are gone then.
     pub fn build(
         &self,
         specs: &[LayerSpec],
         file_system: Box<dyn FileSystem>,
     ) -> Result<(Box<dyn FileSystem>, Summary), LayerError> {
         let mut summary = Summary::default();
+        let built = self.build_into(&mut summary, specs, file_system);
+        if built.is_err() {
+            summary.remove_made();
+        }
+        Ok((built?, summary))
+    }
+
+    fn build_into(
+        &self,
+        summary: &mut Summary,
+        specs: &[LayerSpec],
+        file_system: Box<dyn FileSystem>,
+    ) -> Result<Box<dyn FileSystem>, LayerError> {
         let mut below = file_system;
         for spec in specs.iter().rev() {
             let entry = self.find(spec)?;
             let mut options = Options::new(spec);
             let built = (entry.constructor)(&mut options, below)?;
+            summary.made.extend(built.made);
             options.finish()?;
             below = built.file_system;
             summary.layers.insert(
@@ -156,7 +173,7 @@ impl Registry {
                 },
             );
         }
-        Ok((below, summary))
+        Ok(below)
     }
 }
 
@@ -184,6 +201,7 @@ struct Line {
 #[derive(Default)]
 pub struct Summary {
     layers: Vec<Line>,
+    made: Vec<NewKeyFile>,
 }
 
 impl fmt::Debug for Summary {
@@ -241,6 +259,16 @@ impl Summary {
         })
     }
 
+    /// The key files that were made for these layers.
+    #[must_use]
+    pub fn made(&self) -> &[NewKeyFile] {
+        &self.made
+    }
+
+    fn remove_made(&self) {
+        self.made.iter().for_each(crypt::remove);
+    }
+
     /// What the layers have seen so far, of those that can tell.
     #[must_use]
     pub fn report(&self) -> String {
@@ -294,5 +322,6 @@ pub fn stack<L: Layer>(
         about,
         reporter,
         shown: None,
+        made: None,
     })
 }

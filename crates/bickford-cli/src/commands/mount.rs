@@ -28,6 +28,7 @@ use crate::commands::stat;
 use crate::commands::unmount::socket::remove_directory;
 use crate::daemon::{self, Background};
 use crate::logging::Log;
+use crate::new_keys::NewKeys;
 use crate::notify::notify;
 use crate::signals::Signals;
 
@@ -163,21 +164,22 @@ fn unknown_option(option: &str, mount: &clap::Command) -> OptionError {
 pub(crate) fn check_dry(arguments: &Arguments) -> Result<(), Failure> {
     let mut choices = arguments.choices.clone();
     choices.layers.retain(|layer| !makes_a_key(layer));
-    check(arguments, &choices)
-}
-
-/// Says what is wrong with the arguments without mounting anything. Layers are made, with what files they make.
-fn check(arguments: &Arguments, choices: &Choices) -> Result<(), Failure> {
     if arguments.is_remount() {
         // What there is to check is the mount itself.
         return Ok(());
     }
+    check(arguments, &choices).map(drop)
+}
+
+/// Says what is wrong with the arguments without mounting anything. Layers are made, with what files they make.
+fn check(arguments: &Arguments, choices: &Choices) -> Result<NewKeys, Failure> {
     let options = arguments.mount_options()?;
     if !arguments.in_foreground() {
         check_layers_of_a_daemon(&arguments.choices.layers)?;
     }
     let backend = Backend::open(&arguments.source, choices, &options)?;
-    backend.check_mount(&arguments.mountpoint, &options)
+    backend.check_mount(&arguments.mountpoint, &options)?;
+    Ok(backend.into_new_keys())
 }
 
 /// Files that layers read when they are made.
@@ -225,8 +227,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let log = arguments.start_log(false)?;
             return Service::start(arguments, |_| {})?.run(|_| Ok(()), &log);
         }
-        check(arguments, &arguments.choices)?;
-        return daemon::detach();
+        let new_keys = check(arguments, &arguments.choices)?;
+        let status = daemon::detach()?;
+        new_keys.keep();
+        return Ok(status);
     };
     let started = arguments
         .start_log(true)
@@ -269,9 +273,11 @@ impl Service {
             session,
             watch,
             layers,
+            new_keys,
         } = serving;
         let session = Arc::new(session);
         let aborting = signals.end_on_signal(Arc::clone(&session))?;
+        new_keys.keep();
         Ok(Self {
             session,
             watch,

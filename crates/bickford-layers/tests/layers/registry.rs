@@ -125,12 +125,21 @@ fn crypt_wants_its_key_and_passphrase() {
     let missing = error(&spec("right", ""));
     assert!(missing.contains(&path("key")), "{missing}");
     let cheap = ",create=true,memory=64K,passes=1";
+    let refused = error(&spec("right", &format!("{cheap},colour=red")));
+    assert!(refused.contains("colour"), "{refused}");
+    let key = directory.path().join("key");
+    assert!(!key.exists(), "the key of a layer that was refused is left");
     let mut made = fixture(&[&spec("right", cheap)]);
+    let [new] = made.summary.made() else {
+        panic!("{:?}", made.summary.made())
+    };
+    assert_eq!(new.path(), key);
     let dir = made.errno(Opcode::Mkdir, 1, &mkdir(b"dir"));
     assert_eq!(dir, 0);
     assert_eq!(made.summary.turned_off().count(), 3);
     fixture(&[&spec("right", ""), "stats"]);
-    fixture(&[&spec("right", cheap)]);
+    let again = fixture(&[&spec("right", cheap)]);
+    assert!(again.summary.made().is_empty());
     let wrong = error(&spec("wrong", cheap));
     assert!(wrong.contains("the passphrase is wrong"), "{wrong}");
 }
