@@ -189,6 +189,20 @@ fn what_fusermount3_refuses_is_passed_on() {
 }
 
 #[test]
+fn a_helper_that_cannot_be_started_is_told_with_the_limit() {
+    let Some(place) = place("a_helper_that_cannot_be_started_is_told_with_the_limit", "") else {
+        return;
+    };
+    let program = place.public_program();
+    let mut command = as_nobody("prlimit".as_ref());
+    command.args(["--nproc=0", "--"]);
+    command.arg(program).args(["mount", "-f"]);
+    let output = run(command.args([place.source(), place.mountpoint()]));
+    assert_refused(&output, 1, &["/fusermount3: ", "ulimit -u"]);
+    assert_eq!(place.listed(), None);
+}
+
+#[test]
 fn a_second_mount_of_a_user_is_told_of_the_first() {
     let Some(place) = place("a_second_mount_of_a_user_is_told_of_the_first", "") else {
         return;

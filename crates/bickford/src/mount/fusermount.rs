@@ -65,7 +65,7 @@ pub(super) fn mount(
     )
     .map_err(|errno| failed(errno.into()))?;
     let mut messages = message_file().map_err(failed)?;
-    let mut child = Command::new(program)
+    let mut child = Command::new(&program)
         .arg0(PROGRAM)
         .arg("-o")
         .arg(options.to_fusermount())
@@ -76,7 +76,7 @@ pub(super) fn mount(
         .stdout(Stdio::null())
         .stderr(messages.try_clone().map_err(failed)?)
         .spawn()
-        .map_err(failed)?;
+        .map_err(|error| failed(not_run(&program, &error)))?;
     let received = receive_descriptor(ours.as_fd());
     // Nothing hangs on how it ended.
     let _ = ended(&mut child);
@@ -128,7 +128,8 @@ pub(super) fn unmount(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(messages.try_clone()?)
-        .spawn()?;
+        .spawn()
+        .map_err(|error| not_run(program, &error))?;
     let success = match ended(&mut child)? {
         Some(status) => status.success(),
         // It says what it was refused.
@@ -139,6 +140,47 @@ pub(super) fn unmount(
     } else {
         Err(read_messages(&mut messages))
     })
+}
+
+/// Why it was not run, and what to do.
+fn not_run(program: &Path, error: &io::Error) -> io::Error {
+    let shown = program.display();
+    let cure = match Errno::from_io_error(error) {
+        Some(Errno::ACCESS | Errno::PERM) => format!(
+            "it may not be executed: have root restore its mode ('chmod 4755 {shown}'), and see that its file system \
+             is not mounted with noexec"
+        ),
+        Some(Errno::NOEXEC) => {
+            "it is no program of this machine: install the fuse3 package of its architecture"
+                .to_owned()
+        }
+        Some(Errno::NOENT) => {
+            "it, or the interpreter that it names, is gone: install the fuse3 package again"
+                .to_owned()
+        }
+        _ => match no_process(error) {
+            Some(cure) => cure.to_owned(),
+            None => "run as root, which needs no fusermount3".to_owned(),
+        },
+    };
+    io::Error::new(error.kind(), format!("run {shown}: {error}; {cure}"))
+}
+
+/// What to do where a process cannot be started for want of something.
+pub(super) fn no_process(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(error)? {
+        Errno::AGAIN => Some(
+            "no more processes may be started: allow more (ulimit -u, pids.max of the cgroup), or end some",
+        ),
+        Errno::NOMEM => Some(
+            "there is too little memory for another process: allow more (ulimit -v, memory.max of the cgroup), or free \
+             some",
+        ),
+        Errno::MFILE | Errno::NFILE => {
+            Some("too many files are open: allow more (ulimit -n, sysctl fs.file-max)")
+        }
+        _ => None,
+    }
 }
 
 /// Waits for the helper. `None` where nobody can tell how it ended: whoever started this program may have had
@@ -215,6 +257,38 @@ mod tests {
             None,
         )
         .unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_told_with_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join(PROGRAM);
+        let refused = || unmount(&program, Path::new("/none"), false).unwrap_err();
+        std::fs::write(&program, b"\x7fELF, but not more\n").unwrap();
+        let told = refused().to_string();
+        let chmod = format!("chmod 4755 {}", program.display());
+        assert!(told.contains(&chmod), "{told}");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let told = refused().to_string();
+        assert!(told.contains("of its architecture"), "{told}");
+        std::fs::write(&program, "#!/none/sh\n").unwrap();
+        let told = refused().to_string();
+        assert!(told.contains("interpreter"), "{told}");
+        for (errno, cure) in [
+            (Errno::AGAIN, "ulimit -u"),
+            (Errno::NOMEM, "ulimit -v"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::IO, "run as root"),
+        ] {
+            let told = not_run(&program, &errno.into());
+            assert_eq!(told.kind(), io::Error::from(errno).kind());
+            let told = told.to_string();
+            assert!(
+                told.contains(cure) && told.contains("/fusermount3: "),
+                "{told}"
+            );
+        }
     }
 
     #[test]

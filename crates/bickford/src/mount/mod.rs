@@ -317,9 +317,12 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
             (device, None, Via::Fusermount)
         }
     };
-    let helper = |source| MountError::Helper {
+    let helper = |source: io::Error| MountError::Helper {
         mountpoint: point.path.clone(),
-        source,
+        source: match fusermount::no_process(&source) {
+            Some(cure) => io::Error::new(source.kind(), format!("{source}; {cure}")),
+            None => source,
+        },
     };
     let own = listed(&point.path, ids, &device).map_err(|error| {
         // Nobody will serve it.
