@@ -380,10 +380,13 @@ fn a_mount_whose_daemon_was_killed_is_recognised_and_unmounted() {
 fn auto_unmount_outlives_kill() {
     let Some(place) = Place::new() else { return };
     let running = place.mount_in_foreground(&["-o", "auto_unmount"]);
-    assert!(place.listed().is_some());
+    let connection = place.listed().unwrap().connection();
+    let socket = bickford::trace::control::socket_path(connection);
+    assert!(socket.exists());
     kill_process(running.pid(), Signal::KILL).unwrap();
     running.output();
     wait_until("the mount is gone", || place.listed().is_none());
+    assert_ne!(refused(&socket), Some(io::ErrorKind::ConnectionRefused));
 }
 
 #[test]

@@ -438,19 +438,24 @@ fn the_sockets_of_a_user_leave_no_directory() {
         command.env("XDG_RUNTIME_DIR", &runtime).arg("unmount");
         assert_silent(&run(command.arg(place.mountpoint())));
     };
-    let mount = || {
+    let mount = |options: &[&str]| {
         let mut command = as_nobody(&program);
-        command.env("XDG_RUNTIME_DIR", &runtime).arg("mount");
+        command.env("XDG_RUNTIME_DIR", &runtime);
+        command.arg("mount").args(options);
         assert_silent(&run(command.args([place.source(), place.mountpoint()])));
         assert_eq!(fs::read_dir(&sockets).unwrap().count(), 1);
     };
-    mount();
+    mount(&[]);
     unmount();
     wait_until("the directory is gone", || !sockets.exists());
-    mount();
+    mount(&[]);
     kill_process(place.daemon().unwrap(), Signal::KILL).unwrap();
     wait_until("the daemon is gone", || place.daemon().is_none());
     unmount();
+    assert!(!sockets.exists());
+    mount(&["-o", "auto_unmount"]);
+    kill_process(place.daemon().unwrap(), Signal::KILL).unwrap();
+    wait_until("it is unmounted", || place.listed().is_none());
     assert!(!sockets.exists());
 }
 

@@ -44,7 +44,8 @@ pub use self::unmount::{Unmount, UnmountError, abort, unmount, unmount_only};
 use self::direct::DirectError;
 use self::point::MountPoint;
 use self::unmount::Own;
-use crate::sys::mount::{self as sys, MountIds};
+use crate::sys::mount::{self as sys, MountIds, Watched};
+use crate::trace::control::{self, socket_directory, socket_path};
 
 /// Why there is no mount.
 #[derive(Debug, Error)]
@@ -394,8 +395,19 @@ fn watch(own: &Own) -> io::Result<OwnedFd> {
     let identity = own
         .identity
         .ok_or_else(|| io::Error::other("the new mount has no identity: it cannot be opened"))?;
-    let helper = find_fusermount().map(|path| CString::new(path.into_os_string().into_vec()));
-    sys::spawn_unmount_watcher(&path, identity, helper.transpose()?.as_deref())
+    let named = |path: PathBuf| CString::new(path.into_os_string().into_vec());
+    let helper = find_fusermount().map(named).transpose()?;
+    // Root's directory of sockets stays.
+    let directory = socket_directory();
+    let is_users = directory != Path::new(control::OF_ROOT);
+    let directory = is_users.then(|| named(directory)).transpose()?;
+    sys::spawn_unmount_watcher(Watched {
+        mountpoint: &path,
+        identity,
+        helper: helper.as_deref(),
+        socket: &named(socket_path(own.entry.connection()))?,
+        directory: directory.as_deref(),
+    })
 }
 
 fn check_others(mountpoint: &Path, options: &MountOptions) -> Result<(), MountError> {

@@ -28,24 +28,34 @@ pub(crate) fn duplicate_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     Ok(duplicate)
 }
 
+/// What is to be taken away when its process has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched<'a> {
+    /// Where it is mounted.
+    pub(crate) mountpoint: &'a CStr,
+    /// The identity of the mount.
+    pub(crate) identity: u64,
+    /// The path of fusermount3, for where the system call is not permitted.
+    pub(crate) helper: Option<&'a CStr>,
+    /// The path of the control socket, whether there is one or not.
+    pub(crate) socket: &'a CStr,
+    /// The directory of that, to go where it is empty then.
+    pub(crate) directory: Option<&'a CStr>,
+}
+
 /// Forks a process that waits until the returned descriptor and all its duplicates are closed, which the
-/// kernel does for a process killed with SIGKILL too, and then detaches the mount of this identity from
-/// `mountpoint` if it is still there: by system call, or where that is not permitted with `helper`, the
-/// path of fusermount3.
+/// kernel does for a process killed with SIGKILL too, and then takes away what is watched, if the mount is still
+/// there.
 ///
 /// The process is nobody's child: it is forked twice, so it never becomes a zombie of the caller.
-pub(crate) fn spawn_unmount_watcher(
-    mountpoint: &CStr,
-    identity: u64,
-    helper: Option<&CStr>,
-) -> io::Result<OwnedFd> {
+pub(crate) fn spawn_unmount_watcher(watched: Watched<'_>) -> io::Result<OwnedFd> {
     let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: between fork and exit the child makes only system calls that are async-signal-safe (raw
     // rustix calls, setsid, sigprocmask, fork, _exit) on memory that was set up before the fork.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
-        0 => run_child(&read_end, mountpoint, identity, helper),
+        0 => run_child(&read_end, watched),
         pid => {
             let mut status = 0;
             loop {
@@ -66,7 +76,7 @@ pub(crate) fn spawn_unmount_watcher(
     }
 }
 
-fn run_child(read_end: &OwnedFd, mountpoint: &CStr, identity: u64, helper: Option<&CStr>) -> ! {
+fn run_child(read_end: &OwnedFd, watched: Watched<'_>) -> ! {
     // SAFETY: async-signal-safe calls without pointers into shared state; `set` lives across its uses.
     // The first child ends at once, the second keeps only the pipe's read end (as descriptor 0), so that
     // it holds no descriptor of the caller open, least of all the pipe's write end or the FUSE device.
@@ -87,7 +97,7 @@ fn run_child(read_end: &OwnedFd, mountpoint: &CStr, identity: u64, helper: Optio
             close_each_from(1);
         }
     }
-    watch(mountpoint, identity, helper);
+    watch(watched);
     // SAFETY: ends this process without running exit handlers that belong to the caller.
     unsafe { libc::_exit(0) }
 }
@@ -112,7 +122,7 @@ fn close_each_from(first: RawFd) {
 }
 
 /// Runs in the forked process: no allocation, no locks, no panics.
-fn watch(mountpoint: &CStr, identity: u64, helper: Option<&CStr>) {
+fn watch(watched: Watched<'_>) {
     let _ = rustix::process::chdir(c"/");
     // SAFETY: descriptor 0 is the pipe's read end, put there by `run_child`, and stays open.
     let pipe = unsafe { BorrowedFd::borrow_raw(0) };
@@ -124,13 +134,18 @@ fn watch(mountpoint: &CStr, identity: u64, helper: Option<&CStr>) {
             Err(_) => return,
         }
     }
-    if mount_identity_at(mountpoint) != Some(identity) {
+    if mount_identity_at(watched.mountpoint) != Some(watched.identity) {
         return;
     }
+    // Before the mount: while that is there no other connection has its number, which the name of the socket is.
+    let _ = rustix::fs::unlink(watched.socket);
+    if let Some(directory) = watched.directory {
+        let _ = rustix::fs::rmdir(directory);
+    }
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    let unmounted = rustix::mount::unmount(mountpoint, flags);
-    if let (Err(Errno::PERM), Some(helper)) = (unmounted, helper) {
-        execute_helper(helper, mountpoint);
+    let unmounted = rustix::mount::unmount(watched.mountpoint, flags);
+    if let (Err(Errno::PERM), Some(helper)) = (unmounted, watched.helper) {
+        execute_helper(helper, watched.mountpoint);
     }
 }
 

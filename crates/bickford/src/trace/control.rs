@@ -30,7 +30,7 @@ use super::{Event, Snapshot};
 use crate::dispatch::Server;
 
 /// Where root's sockets are.
-const OF_ROOT: &str = "/run/bickford";
+pub(crate) const OF_ROOT: &str = "/run/bickford";
 
 /// Where sockets are: `/run/bickford` for root, else below `$XDG_RUNTIME_DIR`, or in the directory for temporary files
 /// where that is no directory of the user's own: su(1) and the like leave it as it was for another user. User 0 of a user
