@@ -38,6 +38,8 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use bickford::layer::nearest;
+
 pub use resolve::{FileSet, FlowOp, Op, Process, Thread, Workload};
 
 /// Where in the text something stands; both counted from 1.
@@ -58,6 +60,8 @@ pub struct WmlError {
     pub expected: String,
     /// What stands there.
     pub found: String,
+    /// The accepted name that is most like what stands there, where one is.
+    pub nearest: Option<String>,
 }
 
 impl WmlError {
@@ -66,6 +70,15 @@ impl WmlError {
             position,
             expected: expected.into(),
             found: found.into(),
+            nearest: None,
+        }
+    }
+
+    /// A name that is none of those that are known.
+    fn unknown(position: Position, expected: String, name: &str, known: &[&str]) -> Self {
+        Self {
+            nearest: nearest(name, known.iter().copied()).map(str::to_owned),
+            ..Self::new(position, expected, format!("`{name}`"))
         }
     }
 }
@@ -77,7 +90,11 @@ impl fmt::Display for WmlError {
             f,
             "line {line}, column {column}: expected {}, found {}",
             self.expected, self.found
-        )
+        )?;
+        match &self.nearest {
+            Some(name) => write!(f, "; did you mean `{name}`?"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -72,7 +72,11 @@ pub(super) fn parse(
                     parser.keyword(&["files", "fileset", "filesets"])?;
                 }
                 "run" => file.seconds = parser.run(),
-                _ => return Err(WmlError::new(at, STATEMENTS, format!("`{word}`"))),
+                _ => {
+                    let known = ["set", "define", "echo", "create", "run"];
+                    let expected = STATEMENTS.to_owned();
+                    return Err(WmlError::unknown(at, expected, &word, &known));
+                }
             },
             other => return Err(WmlError::new(at, STATEMENTS, other.describe())),
         }
@@ -101,7 +105,7 @@ impl Parser<'_> {
         if accepted.contains(&word.as_str()) {
             return Ok((word, at));
         }
-        Err(WmlError::new(at, expected, format!("`{word}`")))
+        Err(WmlError::unknown(at, expected, &word, accepted))
     }
 
     fn token(&mut self, wanted: &Token) -> Result<(), WmlError> {

@@ -187,7 +187,12 @@ impl<'a> Attributes<'a> {
             let found = format!("`{}`", attribute.name);
             if !known.contains(&attribute.name.as_str()) {
                 let expected = format!("an attribute of `{}`: {}", item.kind, list(known));
-                return Err(WmlError::new(attribute.at, expected, found));
+                return Err(WmlError::unknown(
+                    attribute.at,
+                    expected,
+                    &attribute.name,
+                    known,
+                ));
             }
             if item
                 .attributes
@@ -472,7 +477,7 @@ fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
         "opslimit" => &["name"],
         other => {
             let expected = format!("a flowop of the subset: {}", list(&KINDS));
-            return Err(WmlError::new(item.at, expected, format!("`{other}`")));
+            return Err(WmlError::unknown(item.at, expected, other, &KINDS));
         }
     };
     let attributes = Attributes::new(item, known)?;
@@ -485,7 +490,7 @@ fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
             .ok_or_else(|| {
                 let names: Vec<&str> = sets.iter().map(|s| s.name.as_str()).collect();
                 let expected = format!("the name of a defined set: {}", list(&names));
-                WmlError::new(value.at, expected, format!("`{}`", value.text))
+                WmlError::unknown(value.at, expected, &value.text, &names)
             })
     };
     let needed_set = || attributes.need("filesetname").and_then(set);

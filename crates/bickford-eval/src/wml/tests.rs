@@ -339,6 +339,60 @@ fn bad_files_tell_line_column_and_what_was_expected() {
 }
 
 #[test]
+fn names_that_are_not_known_are_told_the_nearest() {
+    let flowop = |text: &str| {
+        let set = "define fileset name=set1,entries=1\n";
+        format!("{set}define process name=p {{\nthread name=t {{\n{text}\n}} }}")
+    };
+    let cases = [
+        (
+            "define fileset name=a,entrys=1".to_owned(),
+            "line 1, column 23: ",
+            Some("entries"),
+        ),
+        (
+            flowop("flowop createfile name=c,filesetnam=set1"),
+            "line 4, column 26: ",
+            Some("filesetname"),
+        ),
+        (
+            flowop("flowop createfile name=c,filesetname=sett1"),
+            "line 4, column 38: ",
+            Some("set1"),
+        ),
+        (
+            flowop("flowop creatfile name=c"),
+            "line 4, column 8: ",
+            Some("createfile"),
+        ),
+        (
+            "defin file".to_owned(),
+            "line 1, column 1: ",
+            Some("define"),
+        ),
+        (
+            "set mode quit firstdon".to_owned(),
+            "line 1, column 15: ",
+            Some("firstdone"),
+        ),
+        (
+            "define fileset name=a,entries=1,colour=red".to_owned(),
+            "line 1, column 33: ",
+            None,
+        ),
+    ];
+    for (text, place, name) in cases {
+        let error = read(&text).unwrap_err();
+        assert_eq!(error.nearest.as_deref(), name, "{error}");
+        let told = error.to_string();
+        let hint = name.map(|name| format!("; did you mean `{name}`?"));
+        assert!(told.starts_with(place), "{told}");
+        assert_eq!(told.contains("did you mean"), hint.is_some(), "{told}");
+        assert!(told.ends_with(&hint.unwrap_or_default()), "{told}");
+    }
+}
+
+#[test]
 fn no_prefix_of_a_good_file_panics() {
     for end in 0..GOOD.len() {
         let _ = read(&GOOD[..end]);
