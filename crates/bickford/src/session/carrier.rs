@@ -35,6 +35,27 @@ impl Carrier {
         }
     }
 
+    /// Says that fewer threads are used than were asked for. The default asks for no number.
+    pub(super) fn warn_of_fewer(&self, asked: Workers) {
+        let used = match self {
+            Self::DevFuse(pool) => pool.workers(),
+            Self::IoUring(rings) => rings.workers_of_queue(),
+        };
+        let asked_for = asked.max;
+        if asked == Workers::default() || used >= asked_for {
+            return;
+        }
+        match self {
+            Self::DevFuse(_) => tracing::warn!(
+                "workers: {used} threads are used of the {asked_for} that were asked for; a session has no more"
+            ),
+            Self::IoUring(_) => tracing::warn!(
+                "workers: over io_uring {used} threads for each CPU are used of the {asked_for} that were asked for; \
+                 16 are the most, and all together take three quarters of the descriptors (ulimit -n)"
+            ),
+        }
+    }
+
     pub(super) fn queues(&self) -> usize {
         match self {
             Self::DevFuse(_) => 1,

@@ -31,7 +31,8 @@ pub use write_back_limit::write_back_share;
 /// How a session is served.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionConfig {
-    /// Threads that handle requests; over io_uring, those of each CPU, which are 2 to 16.
+    /// Threads that handle requests; over io_uring, those of each CPU, which are 2 to 16. Where fewer are used
+    /// than were asked for, a warning says so.
     pub workers: Workers,
     /// How requests come in.
     pub transport: TransportChoice,
@@ -152,6 +153,7 @@ impl Session {
             low_latency,
         };
         session.log_start(config);
+        session.carrier.warn_of_fewer(config.workers);
         Ok(session)
     }
 

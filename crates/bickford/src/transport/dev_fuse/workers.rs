@@ -18,7 +18,7 @@ use crate::transport::buffer::Buffer;
 /// How many threads handle requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers {
-    /// At most this many; zero counts as one.
+    /// At most this many; zero counts as one, and more than 1,024 as that.
     pub max: usize,
     /// No more than this many wait for requests, but for a moment after a burst; zero counts as one. The
     /// kernel gives requests to those that wait in turn, so that with more than there are CPUs each
@@ -43,7 +43,7 @@ impl Workers {
     /// At most `max` threads.
     #[must_use]
     pub fn up_to(max: usize) -> Self {
-        let max = max.clamp(1, 1024);
+        let max = max.max(1);
         let cpus = thread::available_parallelism().map_or(2, usize::from);
         Self {
             max,
@@ -52,6 +52,8 @@ impl Workers {
     }
 }
 
+/// Threads of a session, at most.
+const THREADS_MAX: usize = 1024;
 /// How long a worker with a large buffer waits before it gives the memory back.
 const KEEP_BUFFER: Timespec = Timespec {
     tv_sec: 0,
@@ -103,7 +105,7 @@ impl Pool {
             .negotiated()
             .map_or(0, |settled| settled.negotiation.max_write());
         let workers = Workers {
-            max: workers.max.max(1),
+            max: workers.max.clamp(1, THREADS_MAX),
             max_idle: workers.max_idle.max(1),
         };
         let pool = Arc::new(Self {

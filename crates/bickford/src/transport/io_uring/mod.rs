@@ -332,6 +332,11 @@ impl Rings {
         self.queues() * self.shared.threads_max
     }
 
+    /// How many threads a queue may have.
+    pub(crate) fn workers_of_queue(&self) -> usize {
+        self.shared.threads_max
+    }
+
     /// How many queues there are.
     pub(crate) fn queues(&self) -> usize {
         self.shared.queues.len()
