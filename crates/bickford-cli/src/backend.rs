@@ -235,7 +235,7 @@ fn did_not_begin(error: &SessionError) -> Failure {
         return Failure::new(error.to_string());
     };
     // Whoever refused has logged why.
-    let reason = reasons().unwrap_or_else(|| source.to_string());
+    let reason = reasons::take().unwrap_or_else(|| source.to_string());
     Failure::new(format!(
         "mount {}: the session did not begin: {reason}{}",
         mountpoint.display(),
@@ -373,7 +373,7 @@ impl Backend {
             inodes = self.stackfs.identity(),
             "mounted"
         );
-        for line in self.layers.lines().chain(self.layers.turned_off()) {
+        for line in self.layers.lines() {
             tracing::info!("layer {line}");
         }
         Ok(Serving {

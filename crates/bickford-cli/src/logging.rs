@@ -2,13 +2,13 @@
 //! systemd runs) for a daemon.
 
 mod filter;
-mod reasons;
+pub(crate) mod reasons;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bickford_layers::files;
@@ -17,8 +17,6 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer};
-
-pub(crate) use self::reasons::reasons;
 
 use self::reasons::Reasons;
 use crate::cli::Failure;
@@ -85,8 +83,38 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
 
 struct State {
     sink: Sink,
+    daemon: bool,
     /// Whoever started the daemon still waits: warnings are shown there too.
     starting: bool,
+    /// Errors since the beginning, for standard error unless the reason why there is no mount tells them.
+    held: Vec<Vec<u8>>,
+}
+
+impl State {
+    fn write(&mut self, level: Level, text: &[u8]) -> io::Result<()> {
+        let shown = self.daemon || matches!(self.sink, Sink::Standard);
+        let holds = self.starting && shown && level == Level::ERROR;
+        if holds && self.held.len() < reasons::KEPT {
+            self.held.push(text.to_owned());
+            if !self.daemon {
+                return Ok(());
+            }
+        } else if self.starting && self.daemon && level <= Level::WARN {
+            let _ = io::stderr().write_all(text);
+        }
+        match &mut self.sink {
+            Sink::Standard => io::stderr().write_all(text),
+            Sink::File(file) => file.write_all(text),
+            Sink::Syslog(syslog) => syslog.send(&syslog_message(level, text)),
+        }
+    }
+
+    fn show_held(&mut self) {
+        self.starting = false;
+        for text in self.held.drain(..) {
+            let _ = io::stderr().write_all(&text);
+        }
+    }
 }
 
 /// The place where log lines go.
@@ -112,7 +140,9 @@ impl Log {
         let colours = matches!(sink, Sink::Standard) && rustix::termios::isatty(io::stderr());
         let state = State {
             sink,
-            starting: daemon,
+            daemon,
+            starting: true,
+            held: Vec::new(),
         };
         let log = Self {
             state: Arc::new(Mutex::new(state)),
@@ -131,10 +161,20 @@ impl Log {
 
     /// Nobody waits for the daemon any more.
     pub(crate) fn started(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .starting = false;
+        self.state().show_held();
+    }
+
+    /// The mount did not begin.
+    pub(crate) fn failed(&self) {
+        let mut state = self.state();
+        if reasons::are_told() {
+            state.held.clear();
+        }
+        state.show_held();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -189,20 +229,8 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let mut state = self
-            .log
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         // There is nowhere to report that a log line could not be written.
-        if state.starting && self.level <= Level::WARN {
-            let _ = io::stderr().write_all(&self.text);
-        }
-        let _ = match &mut state.sink {
-            Sink::Standard => io::stderr().write_all(&self.text),
-            Sink::File(file) => file.write_all(&self.text),
-            Sink::Syslog(syslog) => syslog.send(&syslog_message(self.level, &self.text)),
-        };
+        let _ = self.log.state().write(self.level, &self.text);
     }
 }
 

@@ -306,6 +306,9 @@ impl FileSystem for Crypt {
         negotiation.withhold(
             InitFlags::PASSTHROUGH | InitFlags::NO_OPEN_SUPPORT | InitFlags::ATOMIC_O_TRUNC,
         );
+        for mode in Crypt::needs().turned_off() {
+            tracing::info!(layer = "crypt", "{mode}");
+        }
         self.inner.lower.0.init(negotiation)?;
         negotiation.set_splice_writes(false);
         Ok(())

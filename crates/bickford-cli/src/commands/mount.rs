@@ -225,16 +225,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Some(background) = Background::take()? else {
         if arguments.in_foreground() {
             let log = arguments.start_log(false)?;
-            return Service::start(arguments, |_| {})?.run(|_| Ok(()), &log);
+            let started = Service::start(arguments, |_| {}).inspect_err(|_| log.failed());
+            return started?.run(|_| Ok(()), &log);
         }
         let new_keys = check(arguments, &arguments.choices)?;
         let status = daemon::detach()?;
         new_keys.keep();
         return Ok(status);
     };
-    let started = arguments
-        .start_log(true)
-        .and_then(|log| Ok((log, Service::start(arguments, |it| background.mounted(it))?)));
+    let started = arguments.start_log(true).and_then(|log| {
+        let started = Service::start(arguments, |it| background.mounted(it));
+        let service = started.inspect_err(|_| log.failed())?;
+        Ok((log, service))
+    });
     match started {
         Ok((log, service)) => {
             let result = service.run(|session| background.ready(session), &log);

@@ -56,6 +56,9 @@ impl Needs {
             self.withhold_mode(layer, negotiation, flags, "kernel pass-through");
             negotiation.set_max_stack_depth(0);
         }
+        if self.contents {
+            tracing::info!(layer, because = %self.because, "splice of written data is off");
+        }
         if self.opens {
             let flags = InitFlags::NO_OPEN_SUPPORT | InitFlags::NO_OPENDIR_SUPPORT;
             self.withhold_mode(layer, negotiation, flags, "zero-message open");
