@@ -198,13 +198,16 @@ impl Inode<Contents> {
         self.data.read(offset, length as usize)
     }
 
-    /// Writes all of `bytes` (pwrite(2)); answers how many there are.
+    /// Writes all of `bytes` (pwrite(2)); answers how many there are. None change nothing, wherever they would be.
     ///
     /// # Errors
     /// EFBIG beyond [`FILE_BYTES_MAX`], ENOSPC beyond the [`Limits`]; then nothing was written.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<u32> {
         let count = u32::try_from(bytes.len()).map_err(|_| Errno::FBIG)?;
         let end = end_of(offset, count.into())?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         self.data.write(offset, bytes)?;
         self.changed(self.attr.size.max(end));
         Ok(count)
@@ -292,6 +295,9 @@ mod tests {
         assert_eq!(file.seek(4096, SEEK_HOLE), Ok(15_000));
         assert_eq!(file.seek(15_000, SEEK_HOLE), Err(Errno::NXIO));
         assert_eq!(file.seek(0, 0), Err(Errno::INVAL));
+
+        assert_eq!(file.write(20_000, &[]), Ok(0));
+        assert_eq!(file.attr.size, 15_000);
 
         // What was cut does not come back.
         file.truncate(6000).unwrap();
