@@ -759,6 +759,7 @@ int32_t bickford_notify_flush(uint64_t session);
 // - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`. `.` and `..` are there by themselves in the first case.
 // - GETXATTR and LISTXATTR have room for the longest value, whatever the caller asked for; they answer data, as READLINK does.
 // - CREATE comes with the umask taken off `mode` already. OPEN has no `O_TRUNC`: it comes as SETATTR.
+// - Locks that end with a descriptor or an open file are given up by SETLK, after FLUSH or before RELEASE; RELEASE has no `lock_owner`.
 // - `FUSE_ATTR_*`, `node`, `generation`, and what is to be valid for how long, are not of the answer: options say that.
 //
 // `options` are those of `bickford_mount`, and, as in fuse(8), `entry_timeout`, `attr_timeout` and `negative_timeout` in seconds

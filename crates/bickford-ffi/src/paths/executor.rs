@@ -35,6 +35,8 @@ struct State {
     idle: usize,
     running: usize,
     ended: bool,
+    /// Somebody drops what is ready after the end.
+    buries: bool,
 }
 
 impl Executor {
@@ -42,10 +44,8 @@ impl Executor {
     pub(super) fn end(&self) {
         let mut state = self.0.state();
         state.ended = true;
-        let left = std::mem::take(&mut state.ready);
-        drop(state);
         self.0.changed.notify_all();
-        drop(left);
+        self.0.bury(state);
     }
 
     /// Waits for the tasks that run on threads of this, after [`Executor::end`].
@@ -90,11 +90,10 @@ impl Shared {
 
     fn push(self: &Arc<Self>, run: Arc<Run>) {
         let mut state = self.state();
-        if state.ended {
-            drop(state);
-            return drop(run);
-        }
         state.ready.push_back(run);
+        if state.ended {
+            return self.bury(state);
+        }
         if state.ready.len() <= state.idle || state.threads >= THREADS_MAX {
             drop(state);
             return self.changed.notify_one();
@@ -110,6 +109,19 @@ impl Shared {
                 drop(self.work(state));
             }
         }
+    }
+
+    /// Drops what is ready. What one held wakes the next, which is dropped in turn and not within.
+    fn bury<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        if std::mem::replace(&mut state.buries, true) {
+            return;
+        }
+        while let Some(run) = state.ready.pop_front() {
+            drop(state);
+            drop(run);
+            state = self.state();
+        }
+        state.buries = false;
     }
 
     fn start(self: &Arc<Self>) -> io::Result<()> {
@@ -139,7 +151,9 @@ impl Shared {
 
     /// Runs what is ready.
     fn work<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while let Some(run) = state.ready.pop_front() {
+        while !state.ended
+            && let Some(run) = state.ready.pop_front()
+        {
             state.running += 1;
             drop(state);
             run.stage.store(RUNNING, Ordering::SeqCst);
@@ -331,5 +345,31 @@ mod tests {
         drop(gate);
         assert_eq!(Arc::strong_count(&held), 1, "the task is gone");
         executor.spawn(Box::pin(async { unreachable!("as before") }));
+    }
+
+    /// Opens another gate when it is dropped.
+    struct Opens(Gate);
+
+    impl Drop for Opens {
+        fn drop(&mut self) {
+            self.0.open();
+        }
+    }
+
+    #[test]
+    fn a_long_row_of_tasks_that_wait_for_each_other_ends() {
+        let executor = Executor::default();
+        let gates: Vec<Gate> = (0..=100_000).map(|_| Gate::default()).collect();
+        for pair in gates.windows(2) {
+            let [gate, next] = pair else { unreachable!() };
+            let (gate, next) = (gate.clone(), Opens(next.clone()));
+            executor.spawn(Box::pin(async move {
+                gate.await;
+                drop(next);
+            }));
+        }
+        executor.end();
+        gates[0].open();
+        until(|| gates[100_000].0.lock().unwrap().0);
     }
 }

@@ -143,6 +143,7 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 /// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`. `.` and `..` are there by themselves in the first case.
 /// - GETXATTR and LISTXATTR have room for the longest value, whatever the caller asked for; they answer data, as READLINK does.
 /// - CREATE comes with the umask taken off `mode` already. OPEN has no `O_TRUNC`: it comes as SETATTR.
+/// - Locks that end with a descriptor or an open file are given up by SETLK, after FLUSH or before RELEASE; RELEASE has no `lock_owner`.
 /// - `FUSE_ATTR_*`, `node`, `generation`, and what is to be valid for how long, are not of the answer: options say that.
 ///
 /// `options` are those of `bickford_mount`, and, as in fuse(8), `entry_timeout`, `attr_timeout` and `negative_timeout` in seconds
@@ -176,4 +177,115 @@ pub unsafe extern "C" fn bickford_mount_paths(
         let names = adapter.names();
         mount.serve(adapter, Some(names), |_| Ok(None))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use bickford::abi::Opcode;
+    use bickford::path;
+    use bickford::transport::memory::Kernel;
+
+    use super::*;
+    use crate::abi::*;
+    use crate::deferred::*;
+    use crate::operations::bit;
+
+    #[derive(Default)]
+    struct Seen {
+        /// The number of the reply that was left for later.
+        owed: AtomicU64,
+        calls: AtomicU64,
+        destroyed: AtomicU64,
+    }
+
+    /// Leaves MKDIR for later, and counts.
+    unsafe extern "C" fn leave(
+        user: *mut c_void,
+        request: *const bickford_request,
+        answer: *mut bickford_answer,
+        reply: *mut bickford_reply,
+    ) -> i32 {
+        // SAFETY: the test passed what was seen; the other arguments live during the call.
+        let (seen, request, answer) = unsafe { (&*user.cast::<Seen>(), &*request, &mut *answer) };
+        if request.operation == BICKFORD_OP_DESTROY {
+            seen.destroyed.fetch_add(1, Ordering::SeqCst);
+            return 0;
+        }
+        assert_eq!(seen.destroyed.load(Ordering::SeqCst), 0);
+        seen.calls.fetch_add(1, Ordering::SeqCst);
+        if request.operation == BICKFORD_OP_MKDIR {
+            let mut handle = 0;
+            // SAFETY: the reply is that of this call.
+            assert_eq!(unsafe { bickford_reply_defer(reply, &raw mut handle) }, 0);
+            seen.owed.store(handle, Ordering::SeqCst);
+            return BICKFORD_LATER;
+        }
+        answer.attr.mode = 0o040_755;
+        0
+    }
+
+    fn kernel(seen: &Seen) -> Kernel {
+        let callbacks = bickford_callbacks {
+            user: std::ptr::from_ref(seen).cast_mut().cast(),
+            operations: [BICKFORD_OP_MKDIR, BICKFORD_OP_GETATTR, BICKFORD_OP_DESTROY]
+                .map(bit)
+                .iter()
+                .sum(),
+            dispatch: Some(leave),
+        };
+        let options = Options::for_paths("").unwrap();
+        let config = bickford_config::default();
+        let executor = Executor::default();
+        let filesystem = PathCallbacks {
+            callbacks: Callbacks::new(&callbacks, leave, config, &options),
+            executor: executor.clone(),
+        };
+        let mut kernel = Kernel::new(Adapter::new(filesystem, path::Options::default(), executor));
+        assert_eq!(kernel.init().unwrap().error, 0);
+        kernel
+    }
+
+    const MKDIR: &[u8] = b"\0\0\0\0\0\0\0\0new\0";
+
+    #[test]
+    fn what_waits_for_an_answer_goes_on_with_it() {
+        let seen = Seen::default();
+        let mut kernel = kernel(&seen);
+        let sent = [
+            kernel.send(Opcode::Mkdir, 1, MKDIR),
+            kernel.send(Opcode::Lookup, 1, b"new\0"),
+        ];
+        assert_eq!(seen.calls.load(Ordering::SeqCst), 1, "the other waits");
+        let owed = seen.owed.load(Ordering::SeqCst);
+        let answer = bickford_answer::default();
+        // SAFETY: the answer has no data.
+        let code = unsafe { bickford_deferred_complete(owed, 0, &raw const answer) };
+        assert_eq!(code, 0);
+        for unique in sent {
+            assert_eq!(kernel.answer(unique).unwrap().error, 0);
+        }
+        assert_eq!(seen.calls.load(Ordering::SeqCst), 3);
+        kernel.server().destroy();
+    }
+
+    #[test]
+    fn nothing_is_called_after_the_session_has_ended() {
+        let seen = Seen::default();
+        let mut kernel = kernel(&seen);
+        kernel.send(Opcode::Mkdir, 1, MKDIR);
+        kernel.send(Opcode::Lookup, 1, b"new\0");
+        assert_eq!(kernel.server().in_flight().len(), 2);
+        kernel.server().destroy();
+        assert_eq!(seen.destroyed.load(Ordering::SeqCst), 1);
+        let owed = seen.owed.load(Ordering::SeqCst);
+        assert_eq!(bickford_deferred_interrupted(owed), 1);
+        // SAFETY: without an answer.
+        let code = unsafe { bickford_deferred_complete(owed, 2, std::ptr::null()) };
+        assert_eq!(code, 0);
+        assert_eq!(kernel.server().in_flight().len(), 0);
+        assert_eq!(seen.calls.load(Ordering::SeqCst), 1);
+    }
 }
