@@ -250,6 +250,9 @@
 // The reply of a request during its callback. Not to be used after the callback returned.
 typedef struct bickford_reply bickford_reply;
 
+// What `bickford_deferred_on_interrupt` calls.
+typedef void (*bickford_interrupted)(void *user, uint64_t handle);
+
 // A point in time since 1970-01-01 00:00 UTC.
 typedef struct bickford_time {
   // Seconds; negative before.
@@ -591,6 +594,17 @@ int32_t bickford_reply_interrupted(struct bickford_reply *reply);
 
 // As `bickford_reply_interrupted`, for a deferred reply. It is 1 also when the session has ended.
 int32_t bickford_deferred_interrupted(uint64_t handle);
+
+// Has `interrupted` called once with `user` and the number of a deferred reply, by any thread, when the caller of its request gets a
+// signal, or the connection ends; in here where that has been already. It must not wait, but may complete the reply. A call
+// that has begun may go on while the reply is completed elsewhere, when it finds the number to mean nothing; none comes after
+// `bickford_session_wait` has returned 0. Asked for again, the later function takes the place of the earlier one.
+//
+// # Safety
+// `interrupted` can be called with `user` until the reply is completed, or such a call has returned.
+int32_t bickford_deferred_on_interrupt(uint64_t handle,
+                                       bickford_interrupted interrupted,
+                                       void *user);
 
 // Fills in an answer for a deferred reply, as the callback saw it when it began, with its
 // buffer. Used by one thread at a time, and before the reply is completed.

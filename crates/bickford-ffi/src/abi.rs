@@ -511,6 +511,9 @@ pub struct bickford_negotiated {
 pub type bickford_logger =
     Option<unsafe extern "C" fn(user: *mut c_void, level: u32, text: *const c_char)>;
 
+/// What `bickford_deferred_on_interrupt` calls.
+pub type bickford_interrupted = Option<unsafe extern "C" fn(user: *mut c_void, handle: u64)>;
+
 /// What `bickford_notify_retrieve` calls: with where the data begin, the data, and their length.
 pub type bickford_retrieved =
     Option<unsafe extern "C" fn(user: *mut c_void, offset: u64, data: *const u8, length: u64)>;

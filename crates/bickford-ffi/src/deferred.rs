@@ -1,6 +1,7 @@
 //! Replies that are taken out of their callback and completed later.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +10,12 @@ use bickford::path::Listing;
 use bickford::{Context, Errno, Interrupt, Reply};
 
 use crate::abi::{
-    BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_answer, bickford_reply, bickford_request,
+    BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_answer, bickford_interrupted,
+    bickford_reply, bickford_request,
 };
 use crate::answer::{Buffer, FlatAnswer, FromFlat};
 use crate::backing::{self, Registrar};
+use crate::dispatch::User;
 use crate::guard::{Failure, guarded};
 
 /// How many replies may wait at once.
@@ -359,6 +362,38 @@ pub extern "C" fn bickford_deferred_interrupted(handle: u64) -> i32 {
             .and_then(|waiting| waiting.replies.get(&handle))
             .map(|deferred| i32::from(deferred.is_interrupted()))
             .ok_or_else(|| unknown(handle))
+    })
+}
+
+/// Has `interrupted` called once with `user` and the number of a deferred reply, by any thread, when the caller of its request gets a
+/// signal, or the connection ends; in here where that has been already. It must not wait, but may complete the reply. A call
+/// that has begun may go on while the reply is completed elsewhere, when it finds the number to mean nothing; none comes after
+/// `bickford_session_wait` has returned 0. Asked for again, the later function takes the place of the earlier one.
+///
+/// # Safety
+/// `interrupted` can be called with `user` until the reply is completed, or such a call has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_deferred_on_interrupt(
+    handle: u64,
+    interrupted: bickford_interrupted,
+    user: *mut c_void,
+) -> i32 {
+    guarded(|| {
+        let interrupted =
+            interrupted.ok_or_else(|| Failure::argument("interrupted is NULL; pass a function"))?;
+        let interrupt = waiting()
+            .as_ref()
+            .and_then(|waiting| waiting.replies.get(&handle))
+            .map(|deferred| Arc::clone(&deferred.interrupt))
+            .ok_or_else(|| unknown(handle))?;
+        let user = User(user);
+        // With the lock given back: it may be called in here.
+        interrupt.on_raise(move || {
+            let user = user;
+            // SAFETY: the caller's promise.
+            unsafe { interrupted(user.0, handle) };
+        });
+        Ok(0)
     })
 }
 

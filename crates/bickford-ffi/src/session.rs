@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bickford::abi::InitFlags;
@@ -30,6 +30,26 @@ pub(crate) struct Held {
     pub(crate) names: Option<Names>,
     ended: Mutex<bool>,
     changed: Condvar,
+    /// What waits for the end.
+    waiter: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Held {
+    /// Leaves no thread of a session that is over; others end with theirs.
+    fn join_ended(&self) {
+        if !*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
+            return;
+        }
+        let waiter = self
+            .waiter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(waiter) = waiter {
+            // It panics only where the session does, which is in the log.
+            let _ = waiter.join();
+        }
+    }
 }
 
 static SESSIONS: Mutex<Option<HashMap<u64, Arc<Held>>>> = Mutex::new(None);
@@ -179,9 +199,10 @@ impl<'a> Mount<'a> {
             names,
             ended: Mutex::new(false),
             changed: Condvar::new(),
+            waiter: Mutex::default(),
         });
         let waiter = Arc::clone(&held);
-        thread::Builder::new()
+        let waits = thread::Builder::new()
             .name("bickford-wait".into())
             .spawn(move || {
                 waiter.mounted.wait();
@@ -190,6 +211,7 @@ impl<'a> Mount<'a> {
                 waiter.changed.notify_all();
             })
             .map_err(|error| give_up(&held.mounted, format!("start a thread: {error}")))?;
+        *held.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waits);
         *self.session = NEXT.fetch_add(1, Ordering::Relaxed);
         sessions()
             .get_or_insert_default()
@@ -350,6 +372,7 @@ pub extern "C" fn bickford_session_close(session: u64) -> i32 {
             .as_mut()
             .and_then(|sessions| sessions.remove(&session))
             .ok_or_else(|| closed(session))?;
+        held.join_ended();
         Ok(0)
     })
 }

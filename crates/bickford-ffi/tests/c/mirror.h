@@ -31,6 +31,8 @@ static int destroyed;
 static int held;
 static int held_now;
 static uint64_t polled;
+/* The reply whose caller got a signal. */
+static uint64_t told;
 
 static const char *relative(const char *path)
 {
@@ -215,6 +217,11 @@ struct later {
 	bickford_request request;
 };
 
+static void tell(void *user, uint64_t handle)
+{
+	__atomic_store_n((uint64_t *)user, handle, __ATOMIC_SEQ_CST);
+}
+
 static void *answer_later(void *argument)
 {
 	struct later later = *(struct later *)argument;
@@ -224,6 +231,7 @@ static void *answer_later(void *argument)
 	free(argument);
 	CHECK(bickford_deferred_answer(later.handle, &answer) == 0);
 	CHECK(later.request.path == NULL && later.request.data == NULL);
+	CHECK(bickford_deferred_on_interrupt(later.handle, tell, &told) == 0);
 	__atomic_fetch_add(&held_now, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&held, __ATOMIC_SEQ_CST) != 0 && code == 0) {
 		usleep(1000);

@@ -229,8 +229,11 @@ static void use_deferred(int top)
 	__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
 	CHECK(pthread_create(&reader, NULL, read_it, &file) == 0);
 	wait_for_deferred(1);
+	CHECK(__atomic_load_n(&told, __ATOMIC_SEQ_CST) == 0);
 	CHECK(pthread_kill(reader, SIGUSR1) == 0);
 	CHECK(pthread_join(reader, &interrupted) == 0 && interrupted != NULL);
+	CHECK(__atomic_exchange_n(&told, 0, __ATOMIC_SEQ_CST) != 0);
+	CHECK(bickford_deferred_on_interrupt(4711, tell, &told) == BICKFORD_ERROR_HANDLE);
 	__atomic_store_n(&held, 0, __ATOMIC_SEQ_CST);
 	CHECK(close(file) == 0);
 }
