@@ -81,8 +81,9 @@ pub(crate) fn name_to_handle(
     Ok((handle, mount_id))
 }
 
-/// How often an inode that is just being made is asked for again, each time after twice the pause.
-const TRIES: u32 = 8;
+/// How often an inode that is just being made is asked for again, each time after twice the pause: for two thirds of a
+/// second, since whoever makes it may have lost its CPU.
+const TRIES: u32 = 15;
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// `FILEID_INO32_GEN` of the kernel: inode number and generation, 32 bits each.
