@@ -1,6 +1,7 @@
 package io.github.bickfordfs;
 
 import io.github.bickfordfs.Layout.Ans;
+import io.github.bickfordfs.Layout.At;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -55,20 +56,26 @@ final class Answers {
         return attr;
     }
 
-    private static void attr(long answer, Attr unchecked) {
+    /** Attributes; nothing of how long they are valid. */
+    static void attr(long answer, Attr attr) {
+        putAttr(answer + Ans.INO, attr);
+    }
+
+    /** Writes a struct bickford_attr; nothing where the attributes cannot be. */
+    static void putAttr(long at, Attr unchecked) {
         Attr attr = checked(unchecked);
-        Layout.putLong(answer + Ans.INO, attr.ino());
-        Layout.putLong(answer + Ans.SIZE, attr.size());
-        Layout.putLong(answer + Ans.BLOCKS, attr.blocks());
-        time(answer + Ans.ACCESSED, attr.accessed());
-        time(answer + Ans.MODIFIED, attr.modified());
-        time(answer + Ans.CHANGED, attr.changed());
-        Layout.putInt(answer + Ans.MODE, attr.mode());
-        Layout.putInt(answer + Ans.LINKS, attr.links());
-        Layout.putInt(answer + Ans.UID, attr.uid());
-        Layout.putInt(answer + Ans.GID, attr.gid());
-        Layout.putInt(answer + Ans.RDEV, attr.rdev());
-        Layout.putInt(answer + Ans.BLOCK_SIZE, 4096);
+        Layout.putLong(at + At.INO, attr.ino());
+        Layout.putLong(at + At.SIZE, attr.size());
+        Layout.putLong(at + At.BLOCKS, attr.blocks());
+        time(at + At.ACCESSED, attr.accessed());
+        time(at + At.MODIFIED, attr.modified());
+        time(at + At.CHANGED, attr.changed());
+        Layout.putInt(at + At.MODE, attr.mode());
+        Layout.putInt(at + At.LINKS, attr.links());
+        Layout.putInt(at + At.UID, attr.uid());
+        Layout.putInt(at + At.GID, attr.gid());
+        Layout.putInt(at + At.RDEV, attr.rdev());
+        Layout.putInt(at + At.BLOCK_SIZE, 4096);
     }
 
     private static void time(long address, Instant time) {
@@ -127,6 +134,11 @@ final class Answers {
     static MemorySegment buffer(long answer, Arena arena, Consumer<MemorySegment> atItsEnd) {
         return MemorySegment.ofAddress(Layout.getLong(answer + Ans.DATA))
                 .reinterpret(Layout.getLong(answer + Ans.DATA_CAPACITY), arena, atItsEnd);
+    }
+
+    /** The buffer of an answer that all of it is, also what is not filled. */
+    static MemorySegment zeroed(long answer, Arena arena) {
+        return buffer(answer, arena).fill((byte) 0);
     }
 
     /** How much of the buffer is filled. What cannot be is a defect of the file system, and logged. */

@@ -151,6 +151,12 @@ public final class Deferred {
         return listing;
     }
 
+    /** Adds a name to a listing over paths. */
+    synchronized void list(long name, long length, int mode, long attr) {
+        open();
+        Native.deferredList(debt.handle, name, length, mode, attr);
+    }
+
     /** As {@link Request#openBacking}, before the answer. */
     public synchronized Backing openBacking(Path file) throws IOException {
         open();

@@ -1,27 +1,16 @@
 package io.github.bickfordfs;
 
 import java.io.IOException;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.locks.LockSupport;
 
 /** An {@link InodeFileSystem} behind the callbacks. */
-final class InodeTarget extends Target {
-    static final int FORGET = 2;
-    static final int DESTROY = 38;
-
+final class InodeTarget extends AnsweringTarget {
     private final InodeFileSystem fs;
-    /** Of threads for one request each; null where methods run on the threads that requests come to. */
-    private final ThreadFactory threads;
-    private final AtomicInteger running = new AtomicInteger();
 
     /** {@code name} is that of the user's class. */
     InodeTarget(InodeFileSystem fs, String name, boolean virtualThreads) {
-        super(name);
+        super(name, virtualThreads);
         this.fs = fs;
-        this.threads = virtualThreads ? Thread.ofVirtual().name("bickford-request-", 0).factory() : null;
     }
 
     long operations() {
@@ -30,75 +19,15 @@ final class InodeTarget extends Target {
     }
 
     @Override
-    boolean answersOnReturn() {
-        return fs instanceof PathAdapter;
-    }
-
-    @Override
-    int dispatch(int operation, Call request) throws IOException {
-        boolean isAnswered = operation != FORGET && operation != DESTROY;
-        if (threads != null && isAnswered && !request.hasOwnThread()) {
-            leave(operation, request);
-            return Layout.LATER;
-        }
-        return call(operation, request);
-    }
-
-    /** Gives a request a thread of its own. */
-    private void leave(int operation, Call request) {
-        RequestCopy copy = request.copy();
-        Deferred owed = request.take();
-        running.incrementAndGet();
-        try {
-            threads.newThread(() -> {
-                try {
-                    serve(operation, copy, owed);
-                } finally {
-                    running.decrementAndGet();
-                }
-            }).start();
-        } catch (RuntimeException | Error e) {
-            running.decrementAndGet();
-            throw e;
-        }
-    }
-
-    /** After the connection was aborted methods may still run, and no call may come after the end. */
-    private void destroy() {
-        while (running.get() > 0) {
-            LockSupport.parkNanos(1_000_000);
-        }
+    void ended() {
         fs.destroy();
     }
 
-    private void serve(int operation, RequestCopy copy, Deferred owed) {
-        try (Arena memory = Arena.ofConfined()) {
-            MemorySegment answer = owed.answer(memory);
-            int result = served(operation, copy.in(memory), answer.address(), owed);
-            if (result != Layout.LATER) {
-                owed.complete(result, answer);
-            }
-        } catch (Throwable e) {
-            owed.failUnlessAnswered(failed(operation, e));
-        }
-    }
-
-    private int served(int operation, long request, long answer, Deferred owed) throws IOException {
-        Call call = new Call();
-        call.begin(request, answer, owed, this);
-        Bridge.serving(call);
-        try {
-            return dispatch(operation, call);
-        } finally {
-            call.finish();
-        }
-    }
-
-    private int call(int operation, Call request) throws IOException {
+    @Override
+    int call(int operation, Call request) throws IOException {
         long answer = request.answer();
         switch (operation) {
             case FORGET -> forget(request);
-            case DESTROY -> destroy();
             case 1 -> entry(request, answer, fs.lookup(request));
             case 3 -> attributes(request, answer, fs.getattr(request));
             case 4 -> attributes(request, answer, fs.setattr(request));
@@ -179,8 +108,7 @@ final class InodeTarget extends Target {
     }
 
     private void ioctl(Request request, long answer) throws IOException {
-        // All of it is answered, also what is not filled.
-        MemorySegment output = Answers.buffer(answer, request.arena()).fill((byte) 0);
+        MemorySegment output = Answers.zeroed(answer, request.arena());
         int result = fs.ioctl(request, output);
         if (!request.isDeferred()) {
             Answers.count(answer, result);

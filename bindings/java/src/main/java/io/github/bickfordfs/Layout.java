@@ -20,9 +20,19 @@ final class Layout {
         static final int NAME = 168, NAME_LENGTH = 176, NAME2 = 184, NAME2_LENGTH = 192;
         static final int DATA = 200, DATA_LENGTH = 208, LOCK_START = 216, LOCK_END = 224;
         static final int LOCK_KIND = 232, LOCK_PID = 236;
-        static final int BYTES = 240;
+        static final int PATH = 240, PATH_LENGTH = 248, PATH2 = 256, PATH2_LENGTH = 264;
+        static final int BYTES = 272;
 
         private Req() {}
+    }
+
+    /** struct bickford_attr. */
+    static final class At {
+        static final int INO = 0, SIZE = 8, BLOCKS = 16, ACCESSED = 24, MODIFIED = 40, CHANGED = 56;
+        static final int MODE = 72, LINKS = 76, UID = 80, GID = 84, RDEV = 88, BLOCK_SIZE = 92;
+        static final int BYTES = 104;
+
+        private At() {}
     }
 
     /** struct bickford_answer. */

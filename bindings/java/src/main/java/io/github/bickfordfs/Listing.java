@@ -13,7 +13,7 @@ public final class Listing {
     private static final int DIRENT = 24;
     private static final int ENTRY = 128;
     /** The kernel takes no longer name. */
-    private static final int NAME_MAX = 4095;
+    static final int NAME_MAX = 4095;
 
     private final boolean plus;
     private final MemorySegment buffer;
@@ -96,22 +96,13 @@ public final class Listing {
         }
     }
 
-    private long endOf(byte[] name) {
-        long fixed = plus ? ENTRY + DIRENT : DIRENT;
-        return used + (fixed + name.length + 7) / 8 * 8;
-    }
-
-    /** Whether there is room for a name. */
-    boolean fits(byte[] name) {
-        return endOf(name) <= buffer.byteSize();
-    }
-
     private boolean add(byte[] bytes, long ino, int mode, long offset, Entry entry) {
         check(bytes);
-        if (!fits(bytes)) {
+        long fixed = plus ? ENTRY + DIRENT : DIRENT;
+        long end = used + (fixed + bytes.length + 7) / 8 * 8;
+        if (end > buffer.byteSize()) {
             return false;
         }
-        long end = endOf(bytes);
         buffer.asSlice(used, end - used).fill((byte) 0);
         long at = used;
         if (plus) {

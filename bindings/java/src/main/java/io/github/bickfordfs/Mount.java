@@ -42,8 +42,6 @@ public final class Mount implements AutoCloseable {
 
     private final Path mountpoint;
     private final Target target;
-    /** The names that the kernel knows, of a mount over paths; else null. */
-    private final PathTree names;
     private final int number;
     private final long session;
     private final Thread guard;
@@ -56,14 +54,13 @@ public final class Mount implements AutoCloseable {
         long start(int number) throws IOException;
     }
 
-    private Mount(Path mountpoint, Target target, PathTree names, Starter starter) throws IOException {
-        this(mountpoint, target, names, starter, task -> Thread.ofPlatform().name("bickford-guard").daemon().unstarted(task));
+    private Mount(Path mountpoint, Target target, Starter starter) throws IOException {
+        this(mountpoint, target, starter, task -> Thread.ofPlatform().name("bickford-guard").daemon().unstarted(task));
     }
 
-    Mount(Path mountpoint, Target target, PathTree names, Starter starter, ThreadFactory threads) throws IOException {
+    Mount(Path mountpoint, Target target, Starter starter, ThreadFactory threads) throws IOException {
         this.mountpoint = mountpoint;
         this.target = target;
-        this.names = names;
         this.guard = threads.newThread(this::guard);
         target.guardedBy(guard);
         this.number = Bridge.add(target);
@@ -105,14 +102,9 @@ public final class Mount implements AutoCloseable {
      */
     public static Mount inodes(InodeFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
         InodeTarget target = new InodeTarget(fs, fs.getClass().getName(), options.virtualThreads());
-        return inodes(target, null, 0, mountpoint, options);
-    }
-
-    private static Mount inodes(InodeTarget target, PathTree names, long refused, Path mountpoint, MountOptions options)
-            throws IOException {
         String place = ofMachine(mountpoint);
-        return new Mount(mountpoint, target, names, number ->
-                Native.mount(place, options, refused, number, target.operations(), Bridge.DISPATCH));
+        return new Mount(mountpoint, target, number -> Native.mount(place, options,
+                new Native.CallbackSpec(number, target.operations(), 0, Bridge.DISPATCH)));
     }
 
     /** The text of a path in a zip file, say, would name something else to the kernel. */
@@ -135,9 +127,11 @@ public final class Mount implements AutoCloseable {
      * @throws IOException when it cannot be mounted; the message says why and what to do
      */
     public static Mount paths(PathFileSystem fs, Path mountpoint, MountOptions options) throws IOException {
-        PathAdapter adapter = new PathAdapter(fs);
-        InodeTarget target = new InodeTarget(adapter, fs.getClass().getName(), options.virtualThreads());
-        return inodes(target, adapter.tree(), adapter.refused(), mountpoint, options);
+        PathTarget target = new PathTarget(fs, options.virtualThreads());
+        MountOptions all = target.options(options);
+        String place = ofMachine(mountpoint);
+        return new Mount(mountpoint, target, number -> Native.mountPaths(place, all,
+                new Native.CallbackSpec(number, target.operations(), target.refused(), Bridge.DISPATCH)));
     }
 
     /**
@@ -162,7 +156,7 @@ public final class Mount implements AutoCloseable {
         JavaFuseTarget target = new JavaFuseTarget(fs, configuration);
         String below = ofMachine(source);
         String place = ofMachine(mountpoint);
-        return new Mount(mountpoint, target, null, number ->
+        return new Mount(mountpoint, target, number ->
                 Native.mountStackfs(below, place, options, target.layer(number), Bridge.PRE, Bridge.POST));
     }
 
@@ -342,10 +336,7 @@ public final class Mount implements AutoCloseable {
      * @throws IllegalStateException where this is no mount over paths
      */
     public void invalidate(String path) throws IOException {
-        long node = names(path).find(path);
-        if (node != 0) {
-            invalidate(node, 0, 0);
-        }
+        Native.notifyPath(session, own(path));
     }
 
     /**
@@ -356,26 +347,25 @@ public final class Mount implements AutoCloseable {
      * @throws IllegalStateException where this is no mount over paths
      */
     public void invalidateName(String path) throws IOException {
-        PathTree known = names(path);
-        int slash = path.lastIndexOf('/');
-        String name = path.substring(slash + 1);
-        if (name.isEmpty()) {
+        String known = own(path);
+        if (path.endsWith("/")) {
             throw new IllegalArgumentException("\"" + path + "\" ends in no name that could be dropped");
         }
-        long parent = known.find(path.substring(0, slash));
-        if (parent != 0) {
-            invalidate(parent, name);
-        }
+        Native.notifyPathName(session, known);
     }
 
-    private PathTree names(String path) {
-        if (names == null) {
+    /** A path that may be one of this mount's. */
+    private String own(String path) {
+        if (!(target instanceof PathTarget)) {
             throw new IllegalStateException(mountpoint + " is no mount over paths: name what is to be dropped by its node");
         }
         if (!path.startsWith("/")) {
             throw new IllegalArgumentException("\"" + path + "\" is no path from the root of the mount: begin it with /");
         }
-        return names;
+        if (path.indexOf('\0') >= 0) {
+            throw new IllegalArgumentException("\"" + path.replace("\0", "\\0") + "\" has a NUL, which no path has");
+        }
+        return path;
     }
 
     /** Lets a cached name expire: it is looked up again at its next use. */

@@ -9,9 +9,14 @@ import java.util.Objects;
  *     "uring"; "prompt" where no method waits for another request of the mount, by a lock or by using what it serves:
  *     threads of io_uring then take several requests at a time while methods are quick; "allow_idmap" for mounts that can be
  *     id-mapped, with "default_permissions" from Linux 6.12 on: requests then tell the caller's ids, else -1, only where
- *     something is made; "max_stack_depth=1" for {@link Backing}s, or "=2" where these lie on an overlay; for {@link JavaFuse} also
- *     "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
- *     "no_permission_checks"
+ *     something is made; "max_stack_depth=1" for {@link Backing}s, or "=2" where these lie on an overlay. For
+ *     {@link JavaFuse} also "preset=base", "preset=opt" or "preset=fast", "no_xattr" and, on a mount that root alone uses,
+ *     "no_permission_checks". For a {@link PathFileSystem} also, as in fuse(8): "entry_timeout=" and "attr_timeout=" for how
+ *     many seconds the kernel may use names and attributes without asking, in the place of
+ *     {@link PathFileSystem#validity}, and "negative_timeout=" for names that do not exist, which it asks for each time by
+ *     default; "direct_io", "kernel_cache" and "auto_cache" for what it caches of open files; "uid=", "gid=" and "umask="
+ *     (octal) for all files; "noforget" to keep all names until the end; and "use_ino", "hide_removed" and "handles_only",
+ *     see there
  * @param workers how many native threads serve requests over /dev/fuse, for as long as the mount, and over io_uring how
  *     many at most for each processor (2 to 16); zero for as many as the load asks for: 32 at most over /dev/fuse, of which
  *     one for each processor waits, but two at least and ten at most ("preset=base" has one), and 16 for each processor

@@ -30,6 +30,8 @@ final class Native {
     private static final MethodHandle LAST_ERROR = function("bickford_last_error", ADDRESS);
     private static final MethodHandle MOUNT =
             function("bickford_mount", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
+    private static final MethodHandle MOUNT_PATHS =
+            function("bickford_mount_paths", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
     private static final MethodHandle STACKFS_MOUNT =
             function("bickford_stackfs_mount", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
     private static final MethodHandle WAIT = function("bickford_session_wait", JAVA_INT, JAVA_LONG, JAVA_LONG);
@@ -49,10 +51,18 @@ final class Native {
     private static final MethodHandle DEFERRED_OPEN_BACKING =
             function("bickford_deferred_open_backing", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle BACKING_CLOSE = function("bickford_backing_close", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle REPLY_LIST =
+            function("bickford_reply_list", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG);
+    private static final MethodHandle DEFERRED_LIST =
+            function("bickford_deferred_list", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle NOTIFY_INODE =
             function("bickford_notify_inode", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle NOTIFY_ENTRY =
             function("bickford_notify_entry", JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT);
+    private static final MethodHandle NOTIFY_PATH =
+            function("bickford_notify_path", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle NOTIFY_PATH_NAME =
+            function("bickford_notify_path_name", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_INT);
     private static final MethodHandle NOTIFY_DELETE =
             function("bickford_notify_delete", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
     private static final MethodHandle NOTIFY_STORE =
@@ -205,24 +215,27 @@ final class Native {
         }
     }
 
-    /** {@code refused} are flags of INIT that are not to be in force. */
-    static long mount(
-            String mountpoint, MountOptions options, long refused, long user, long operations, MemorySegment dispatch)
-            throws IOException {
-        return aside(() -> mountHere(mountpoint, options, refused, user, operations, dispatch));
+    /** Whose callbacks serve which operations; {@code refused} are flags of INIT that are not to be in force. */
+    record CallbackSpec(long user, long operations, long refused, MemorySegment dispatch) {}
+
+    static long mount(String mountpoint, MountOptions options, CallbackSpec spec) throws IOException {
+        return aside(() -> mountHere(MOUNT, mountpoint, options, spec));
     }
 
-    private static long mountHere(
-            String mountpoint, MountOptions options, long refused, long user, long operations, MemorySegment dispatch)
+    static long mountPaths(String mountpoint, MountOptions options, CallbackSpec spec) throws IOException {
+        return aside(() -> mountHere(MOUNT_PATHS, mountpoint, options, spec));
+    }
+
+    private static long mountHere(MethodHandle mount, String mountpoint, MountOptions options, CallbackSpec spec)
             throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment callbacks = arena.allocate(24, 8);
-            callbacks.set(JAVA_LONG, 0, user);
-            callbacks.set(JAVA_LONG, 8, operations);
-            callbacks.set(ADDRESS, 16, dispatch);
+            callbacks.set(JAVA_LONG, 0, spec.user());
+            callbacks.set(JAVA_LONG, 8, spec.operations());
+            callbacks.set(ADDRESS, 16, spec.dispatch());
             MemorySegment session = arena.allocate(8, 8);
-            check(() -> (int) MOUNT.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
-                    config(arena, options, refused), callbacks, session));
+            check(() -> (int) mount.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
+                    config(arena, options, spec.refused()), callbacks, session));
             return session.get(JAVA_LONG, 0);
         }
     }
@@ -340,6 +353,22 @@ final class Native {
         }
     }
 
+    /** Adds a name to a listing over paths; {@code attr} is the address of attributes, or zero. */
+    static void list(long reply, long name, long length, int mode, long attr) {
+        listed(code(() -> (int) REPLY_LIST.invokeExact(reply, name, length, mode, attr)));
+    }
+
+    /** As {@link #list}, for an answer that is owed. */
+    static void deferredList(long handle, long name, long length, int mode, long attr) {
+        listed(code(() -> (int) DEFERRED_LIST.invokeExact(handle, name, length, mode, attr)));
+    }
+
+    private static void listed(int code) {
+        if (code < 0) {
+            throw new IllegalStateException(lastError());
+        }
+    }
+
     static void notifyInode(long session, long node, long offset, long length) throws IOException {
         check(() -> (int) NOTIFY_INODE.invokeExact(session, node, offset, length));
     }
@@ -348,6 +377,22 @@ final class Native {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment bytes = arena.allocateFrom(JAVA_BYTE, name);
             check(() -> (int) NOTIFY_ENTRY.invokeExact(session, parent, bytes, bytes.byteSize(), expire ? 1 : 0));
+        }
+    }
+
+    /** Of a mount over paths: drops attributes and data of what is at a path. */
+    static void notifyPath(long session, String path) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment text = arena.allocateFrom(path);
+            check(() -> (int) NOTIFY_PATH.invokeExact(session, text, 0L, 0L));
+        }
+    }
+
+    /** Of a mount over paths: drops a name. */
+    static void notifyPathName(long session, String path) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment text = arena.allocateFrom(path);
+            check(() -> (int) NOTIFY_PATH_NAME.invokeExact(session, text, 0));
         }
     }
 

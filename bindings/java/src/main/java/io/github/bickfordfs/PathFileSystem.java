@@ -18,17 +18,23 @@ import java.util.Objects;
  * Where methods wait, for a server say, mount with {@link MountOptions#withVirtualThreads}.
  *
  * <p>A path is right until the method that got it returns: what would change it (a rename of it or of a directory above,
- * its removal) waits for that, and what comes later for the same path waits for the change. So a method that waits for
- * ever stops renames of its file and of the directories above, and with them what comes later below; who waits for a path
- * keeps its thread, and ends by a signal, with EINTR. Where methods may wait long, mount with
- * {@link MountOptions#withVirtualThreads}. A method must not wait for the end of another one that needs the same path.
+ * its removal) waits for that, without keeping a thread, and what comes later for the same path waits for the change, first
+ * come first served. Who waits for a path ends by a signal, with EINTR. So a method with a path must not wait for ever: it
+ * stops renames of its file and of the directories above, and with them what comes later below; and it must not wait for the
+ * end of another one that needs the same path. What was renamed or removed behind the mount's back is not waited for.
  *
- * <p>Methods with a handle are for open files. Their path is null once the name of the file was removed or given to
- * another: then the handle alone tells the file. What the kernel asks without a handle about such a file (fstat(2),
- * fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released meanwhile. The caller
- * gets ESTALE where the method with a handle is not overridden, where the file is not open any more, where none of
- * {@link #open}, {@link #create} and {@link #tmpfile} is overridden, so that there are no handles, and for extended
- * attributes and access(2). Likewise for directories, where {@link #opendir} makes handles.
+ * <p>Hard links that are made through the mount are one inode, whose path is any of its names. With the option
+ * {@code use_ino} the numbers in {@link Attr} are shown, and those that are equal are one inode; otherwise the numbers are
+ * made up. With {@code hide_removed} an open file whose last name is to be removed is renamed instead ({@link #rename}), and
+ * removed when it is closed, for file systems that know open files by their paths alone. With {@code handles_only} methods
+ * for open files get no path and keep no rename waiting, unless the handle is zero. See {@link MountOptions} for more.
+ *
+ * <p>Methods with a handle are for open files. Their path is null once the last name of the file was removed or given to
+ * another, and with {@code handles_only}: then the handle alone tells the file. What the kernel asks without a handle about
+ * such a file (fstat(2), fchmod(2), fchown(2), futimens(2)) comes with that of any open of it, which is not released
+ * meanwhile. The caller gets ENOENT where the method with a handle is not overridden, where the file is not open any more,
+ * where none of {@link #open}, {@link #create} and {@link #tmpfile} is overridden, so that there are no handles, and for
+ * extended attributes and access(2). Likewise for directories, where {@link #opendir} makes handles.
  *
  * <p>{@link Request#current} says who calls, and whether the caller got a signal.
  *
@@ -41,18 +47,17 @@ public interface PathFileSystem {
      *
      * @param name the name
      * @param mode its type, as the bits of a mode; zero when unknown
-     * @param ino its inode number as readdir(3) shows it; zero when unknown
      * @param attr its attributes, or null: with them the kernel need not look the name up
      */
-    record Item(String name, int mode, long ino, Attr attr) {
+    record Item(String name, int mode, Attr attr) {
         /** A name of which no more than the type is known, if that is. */
         public Item(String name, int mode) {
-            this(name, mode, 0, null);
+            this(name, mode, null);
         }
 
         /** A name with its attributes. */
         public static Item of(String name, Attr attr) {
-            return new Item(name, attr.mode(), attr.ino(), Objects.requireNonNull(attr));
+            return new Item(name, attr.mode(), Objects.requireNonNull(attr));
         }
     }
 
@@ -72,10 +77,17 @@ public interface PathFileSystem {
         public static final int DIRECTORY = 1 << 4;
     }
 
-    /** Attributes of what is at a path; {@link java.nio.file.NoSuchFileException} where nothing is. */
+    /**
+     * Attributes of what is at a path; {@link java.nio.file.NoSuchFileException} where nothing is. This finds names, too: it
+     * is asked for each one that the kernel does not know, and for what was just made. The inode number counts with the
+     * option {@code use_ino} alone.
+     */
     Attr getattr(String path) throws IOException;
 
-    /** Attributes of an open file; path may be null. By default those of what is at the path. */
+    /**
+     * Attributes of an open file; path may be null. By default those of what is at the path. It is asked for what
+     * {@link #create} and {@link #tmpfile} have made, of the latter with a path that is null.
+     */
     default Attr getattr(String path, long handle) throws IOException {
         return getattr(named(path));
     }
@@ -90,7 +102,11 @@ public interface PathFileSystem {
         return born(named(path));
     }
 
-    /** The names of a directory, without "." and "..". */
+    /**
+     * All names of a directory, without "." and "..". They are kept until the directory is closed, and asked for again
+     * when it is rewound; more than 256 MiB of them are EOVERFLOW. A name that no file has is EIO and logged, and so are
+     * attributes that cannot be.
+     */
     default List<Item> readdir(String path) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -105,7 +121,7 @@ public interface PathFileSystem {
         return Opened.DEFAULT;
     }
 
-    /** An open directory ends. The path may be null. */
+    /** An open directory ends. The path may be null. What this throws reaches nobody. */
     default void releasedir(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -115,7 +131,10 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** For how many nanoseconds the kernel may use names and attributes without asking. */
+    /**
+     * For how many nanoseconds the kernel may use names and attributes without asking. It is asked once, when the file
+     * system is mounted; the options {@code entry_timeout} and {@code attr_timeout} take its place.
+     */
     default long validity() {
         return Entry.SECOND;
     }
@@ -127,8 +146,8 @@ public interface PathFileSystem {
 
     /**
      * Opens a file with flags of open(2); answers a handle, how the kernel is to treat the file, and what it is to read and
-     * write in its place ({@link Request#openBacking}). O_TRUNC is not among the flags: {@link #truncate(String, long)}
-     * follows with size zero. By default with handle zero.
+     * write in its place ({@link Request#openBacking}). O_CREAT, O_EXCL and O_TRUNC are not among the flags: for the latter
+     * {@link #truncate(String, long)} follows, with size zero. By default with handle zero.
      */
     default Opened open(String path, int flags) throws IOException {
         return Opened.DEFAULT;
@@ -136,7 +155,8 @@ public interface PathFileSystem {
 
     /**
      * Makes a regular file and opens it, as {@link #open} does. The mode is the permissions alone, less the umask:
-     * {@link Attr#S_IFREG} is to be added for {@link #getattr}. By default the kernel uses {@link #mknod} and {@link #open}.
+     * {@link Attr#S_IFREG} is to be added for {@link #getattr}. There was no file of the name when {@link #getattr} was
+     * asked last. By default the kernel uses {@link #mknod} and {@link #open}.
      */
     default Opened create(String path, int mode, int flags) throws IOException {
         throw new FuseException(Errno.ENOSYS);
@@ -166,7 +186,10 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Changes the size of a file. */
+    /**
+     * Changes the size of a file. Where a system call changes more than that, mode and owner are changed before, times
+     * after it.
+     */
     default void truncate(String path, long size) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -196,7 +219,7 @@ public interface PathFileSystem {
         chown(named(path), uid, gid);
     }
 
-    /** Changes times; null keeps one. */
+    /** Changes times; null keeps one. Where it is not overridden, sizes can be changed all the same. */
     default void setTimes(String path, Instant accessed, Instant modified) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -208,7 +231,7 @@ public interface PathFileSystem {
 
     private static String named(String path) throws FuseException {
         if (path == null) {
-            throw new FuseException(Errno.ESTALE);
+            throw PathTarget.nameless();
         }
         return path;
     }
@@ -229,7 +252,7 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Removes a name of anything but a directory. */
+    /** Removes a name of anything but a directory. What is open goes on being used by its handles. */
     default void unlink(String path) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -244,7 +267,7 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Gives what is at a path another. */
+    /** Gives what is at a path another, which is one of the same inode then. */
     default void link(String path, String newPath) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -261,13 +284,13 @@ public interface PathFileSystem {
 
     /**
      * The last descriptor of an open file is gone. The path may be null. No other call has the handle any more or will
-     * get it, unless it was answered to several opens.
+     * get it, unless it was answered to several opens. What this throws reaches nobody.
      */
     default void release(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** A descriptor of an open file was closed. The path may be null. */
+    /** A descriptor of an open file was closed, whose close(2) gets the error. The path may be null. */
     default void flush(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -277,12 +300,12 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Size and use; the path is "/" for what has no name any more. */
+    /** Size and use; the path is "/" for what has no name any more. By default nothing is known. */
     default StatFs statfs(String path) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** An extended attribute. */
+    /** An extended attribute, of 65,536 bytes at most; {@link Errno#ENODATA} where it is not there. */
     default byte[] getxattr(String path, String name) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -390,8 +413,8 @@ public interface PathFileSystem {
     /**
      * Takes or gives up a lock of fcntl(2); {@link Errno#EAGAIN} where another owner's is in the way. When a descriptor is
      * closed, this gives up those of its owner, after {@link #flush}, whether there are any or not; and those of an open file
-     * itself (F_OFD_SETLK) before its {@link #release}. More than 65,536 owners of locks in open files are
-     * {@link Errno#ENOLCK}.
+     * itself (F_OFD_SETLK) before the {@link #release} of its handle, with the last open where opens share one. More than
+     * 65,536 open files through which locks were taken are {@link Errno#ENOLCK}.
      *
      * @param path where the file is; null also where this may wait
      * @param handle the open file

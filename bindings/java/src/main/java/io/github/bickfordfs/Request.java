@@ -163,7 +163,7 @@ public sealed class Request permits Call {
         return Layout.getInt(at(Req.PID));
     }
 
-    /** The inode; where a name is made, found or removed, its directory. */
+    /** The inode; where a name is made, found or removed, its directory. Zero in methods over paths. */
     public final long node() {
         return Layout.getLong(at(Req.NODE));
     }
@@ -354,6 +354,31 @@ public sealed class Request permits Call {
     /** The other name as it is. */
     public final byte[] otherNameBytes() {
         return Layout.getBytes(Layout.getLong(at(Req.NAME2)), (int) Layout.getLong(at(Req.NAME2_LENGTH)));
+    }
+
+    /** Of a mount over paths: the path, or null where there is none. Not UTF-8, it is as with {@link #name}. */
+    final String path() {
+        return path(Req.PATH);
+    }
+
+    /** The other path, likewise. */
+    final String otherPath() {
+        return path(Req.PATH2);
+    }
+
+    private String path(int pointer) {
+        long address = Layout.getLong(at(pointer));
+        return address == 0 ? null : text(Layout.getBytes(address, (int) Layout.getLong(at(pointer + 8))));
+    }
+
+    /** Of a READDIR over paths: adds a name to the answer. */
+    final void list(long name, long length, int mode, long attr) {
+        at(0);
+        if (owed != null) {
+            owed.list(name, length, mode, attr);
+        } else {
+            Native.list(reply, name, length, mode, attr);
+        }
     }
 
     /** The data of a write, the value of an extended attribute, or the input of an ioctl: a view, read-only. */

@@ -7,7 +7,7 @@ import java.lang.foreign.MemorySegment;
 /** A request for another thread than the one that it came to, whose memory serves the next. */
 final class RequestCopy {
     /** Where a request has the addresses of what it brings; the lengths follow them. */
-    private static final int[] POINTERS = {Req.NAME, Req.NAME2, Req.DATA};
+    private static final int[] POINTERS = {Req.NAME, Req.NAME2, Req.DATA, Req.PATH, Req.PATH2};
 
     private final byte[] bytes;
 
@@ -37,8 +37,11 @@ final class RequestCopy {
         Layout.copyIn(bytes, bytes.length, request);
         long end = request + Req.BYTES;
         for (int pointer : POINTERS) {
-            Layout.putLong(request + pointer, end);
-            end += length(request, pointer);
+            // What is not there stays so: a path that is NULL is not an empty one.
+            if (Layout.getLong(request + pointer) != 0) {
+                Layout.putLong(request + pointer, end);
+                end += length(request, pointer);
+            }
         }
         return request;
     }

@@ -5,6 +5,9 @@ import java.util.concurrent.locks.LockSupport;
 
 /** What callbacks of one mount reach. */
 abstract class Target {
+    /** What is no {@link Operation}: nobody waits for it. */
+    static final int FORGET = 2, DESTROY = 38;
+
     private static final System.Logger LOG = System.getLogger(Target.class.getPackageName());
 
     private final String name;
@@ -65,8 +68,8 @@ abstract class Target {
             int errno = Errno.of(e);
             if (!Errno.isExpected(e)) {
                 String what = switch (operation) {
-                    case InodeTarget.FORGET -> "FORGET, which nobody waits for";
-                    case InodeTarget.DESTROY -> "DESTROY, which nobody waits for";
+                    case FORGET -> "FORGET, which nobody waits for";
+                    case DESTROY -> "DESTROY, which nobody waits for";
                     default -> Operation.of(operation) + "; the caller gets " + Errno.name(errno);
                 };
                 LOG.log(System.Logger.Level.ERROR, name + " failed in " + what, e);

@@ -74,9 +74,9 @@ class FatalTest {
         Thread started = new Thread(() -> { });
         started.start();
         try (Place place = new Place()) {
-            assertThrows(IllegalThreadStateException.class, () -> new Mount(place.mountpoint, target, null,
-                    number -> Native.mount(place.mountpoint.toString(), MountOptions.DEFAULT, 0, number,
-                            target.operations(), Bridge.DISPATCH),
+            assertThrows(IllegalThreadStateException.class, () -> new Mount(place.mountpoint, target,
+                    number -> Native.mount(place.mountpoint.toString(), MountOptions.DEFAULT,
+                            new Native.CallbackSpec(number, target.operations(), 0, Bridge.DISPATCH)),
                     _ -> started));
             assertFalse(place.isMounted());
         }

@@ -2,7 +2,6 @@ package io.github.bickfordfs;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.bickfordfs.examples.MemoryFs;
@@ -25,51 +24,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Open files whose names are gone, and their handles. */
 class OpenFilesTest {
-    private final OpenFiles files = new OpenFiles();
-
-    @Test
-    void whatIsReleasedIsNotBorrowed() {
-        files.opened(2, 7);
-        assertNull(files.borrow(3));
-        assertTrue(files.released(2, 7));
-        assertNull(files.borrow(2));
-        assertTrue(files.released(2, 7));
-        assertEquals(0, files.size());
-    }
-
-    @Test
-    void theLastBorrowerReleases() {
-        files.opened(2, 7);
-        OpenFiles.OpenFile first = files.borrow(2);
-        OpenFiles.OpenFile second = files.borrow(2);
-        assertEquals(7, first.handle());
-        assertFalse(files.released(2, 7));
-        assertNull(files.borrow(2));
-        files.opened(2, 8);
-        assertEquals(8, files.borrow(2).handle());
-        assertEquals(0, files.giveBack(first));
-        assertEquals(1, files.giveBack(second));
-        assertFalse(files.released(2, 8));
-    }
-
-    @Test
-    void aHandleMayBeThatOfSeveralOpens() {
-        files.opened(2, 7);
-        files.opened(2, 7);
-        OpenFiles.OpenFile borrowed = files.borrow(2);
-        assertTrue(files.released(2, 7));
-        assertFalse(files.released(2, 7));
-        files.opened(2, 7);
-        assertFalse(files.released(2, 7));
-        assertEquals(2, files.giveBack(borrowed));
-        assertEquals(0, files.size());
-        files.opened(2, 7);
-        borrowed = files.borrow(2);
-        assertEquals(0, files.giveBack(borrowed));
-        assertTrue(files.released(2, 7));
-        assertEquals(0, files.size());
-    }
-
     /** With the kernel's help: it refuses to open the file, but sends OPEN before that. */
     @ParameterizedTest
     @ValueSource(strings = {"dev", "uring"})

@@ -2,7 +2,6 @@ package io.github.bickfordfs;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -22,8 +21,8 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.time.Instant;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionException;
@@ -55,43 +54,11 @@ class TargetTest {
         request.set(ValueLayout.JAVA_LONG, Req.NAME2_LENGTH, name.length);
     }
 
-    @Test
-    void aHandleThatTheKernelDoesNotGetIsReleased() throws Exception {
-        List<Long> released = new ArrayList<>();
-        PathAdapter adapter = new PathAdapter(new PathFileSystem() {
-            @Override
-            public Attr getattr(String path) throws FuseException {
-                throw new FuseException(Errno.EDQUOT);
-            }
-
-            @Override
-            public Opened create(String path, int mode, int flags) {
-                return Opened.of(77);
-            }
-
-            @Override
-            public void release(String path, long handle) throws IOException {
-                assertEquals("/new", path);
-                released.add(handle);
-                throw new IOException("this is not what the caller gets");
-            }
-        });
-        request.set(ValueLayout.JAVA_LONG, Req.NODE, InodeFileSystem.ROOT);
-        name("new".getBytes(StandardCharsets.UTF_8));
-        Call call = begin(Operation.CREATE, null);
-        try (Records records = new Records()) {
-            assertEquals(Errno.EDQUOT, assertThrows(FuseException.class, () -> adapter.create(call)).errno());
-            assertEquals(1, records.size());
-        }
-        assertEquals(List.of(77L), released);
-        call.finish();
-    }
-
     /** The kernel asks neither of mounts like those of the other tests. */
     @Test
     void blocksAndStableStorageAreAskedOverPaths() throws Exception {
         List<String> calls = new ArrayList<>();
-        PathAdapter adapter = new PathAdapter(new PathFileSystem() {
+        PathTarget target = new PathTarget(new PathFileSystem() {
             @Override
             public Attr getattr(String path) {
                 return Attr.directory(0, 0755);
@@ -107,11 +74,12 @@ class TargetTest {
             public void syncfs() {
                 calls.add("syncfs");
             }
-        });
-        assertTrue(adapter.operations().containsAll(List.of(Operation.BMAP, Operation.SYNCFS)));
-        assertFalse(adapter.operations().contains(Operation.STATX));
-        InodeTarget target = new InodeTarget(adapter, "paths", false);
-        request.set(ValueLayout.JAVA_LONG, Req.NODE, InodeFileSystem.ROOT);
+        }, false);
+        long asked = Operation.mask(EnumSet.of(Operation.GETATTR, Operation.BMAP, Operation.SYNCFS));
+        assertEquals(asked | 1L << Target.DESTROY, target.operations());
+        MemorySegment path = Arena.ofAuto().allocateFrom("/");
+        request.set(ValueLayout.JAVA_LONG, Req.PATH, path.address());
+        request.set(ValueLayout.JAVA_LONG, Req.PATH_LENGTH, 1);
         request.set(ValueLayout.JAVA_LONG, Req.OFFSET, 5);
         request.set(ValueLayout.JAVA_LONG, Req.SIZE, 512);
         for (Operation operation : List.of(Operation.BMAP, Operation.SYNCFS)) {
@@ -121,51 +89,6 @@ class TargetTest {
         }
         assertEquals(77, answer.get(ValueLayout.JAVA_LONG, Ans.COUNT));
         assertEquals(List.of("bmap / 512 5", "syncfs"), calls);
-    }
-
-    @Test
-    void onlyNamesThatAListingTakesAreLookedUp() throws Exception {
-        List<PathFileSystem.Item> items = new ArrayList<>();
-        PathAdapter adapter = new PathAdapter(new PathFileSystem() {
-            @Override
-            public Attr getattr(String path) {
-                return Attr.directory(0, 0755);
-            }
-
-            @Override
-            public List<Item> readdir(String path) {
-                return items;
-            }
-        });
-        request.set(ValueLayout.JAVA_LONG, Req.NODE, InodeFileSystem.ROOT);
-        Call call = begin(Operation.OPENDIR, null);
-        request.set(ValueLayout.JAVA_LONG, Req.HANDLE, adapter.opendir(call).handle());
-        // Room for the dots and one name, or two.
-        MemorySegment small = Arena.ofAuto().allocate(3 * 160);
-        MemorySegment large = Arena.ofAuto().allocate(4 * 160);
-        items.add(PathFileSystem.Item.of("first", Attr.file(0, 0600, 0)));
-        items.add(null);
-        for (PathFileSystem.Item wrong : List.of(new PathFileSystem.Item("a/b", 0), PathFileSystem.Item.of("typeless",
-                new Attr(0, 0600, 1, 0, 0, 0, 0, 0, Instant.EPOCH, Instant.EPOCH, Instant.EPOCH)))) {
-            items.set(1, wrong);
-            assertThrows(IllegalArgumentException.class, () -> adapter.readdirplus(call, new Listing(large, true)));
-            assertEquals(1, adapter.tree().size());
-        }
-        items.set(1, PathFileSystem.Item.of("second", Attr.file(0, 0600, 0)));
-        adapter.readdirplus(call, new Listing(small, true));
-        assertEquals(2, adapter.tree().size());
-        // What is listed later may be gone by then.
-        request.set(ValueLayout.JAVA_LONG, Req.OFFSET, 3);
-        Listing rest = new Listing(large, true);
-        adapter.readdirplus(call, rest);
-        assertEquals(160, rest.used());
-        assertEquals(2, adapter.tree().size());
-        request.set(ValueLayout.JAVA_LONG, Req.OFFSET, 0);
-        adapter.readdirplus(call, new Listing(large, true));
-        assertEquals(3, adapter.tree().size());
-        request.set(ValueLayout.JAVA_LONG, Req.HANDLE, 99);
-        assertEquals(Errno.EBADF, assertThrows(FuseException.class, () -> adapter.releasedir(call)).errno());
-        call.finish();
     }
 
     @Test

@@ -40,7 +40,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * to be read: who writes to a part of a file in one begins with an empty file, which nobody sees before it is closed.
  */
 public final class NioFs implements PathFileSystem {
-    private static final int O_ACCMODE = 3, O_WRONLY = 1, O_EXCL = 0200;
+    private static final int O_ACCMODE = 3, O_WRONLY = 1;
     /** Larger files of a zip file are read from a copy on disk: its channels hold the whole file in memory. */
     private static final long IN_MEMORY_MAX = 64 << 20;
 
@@ -141,8 +141,7 @@ public final class NioFs implements PathFileSystem {
 
     @Override
     public Opened create(String path, int mode, int flags) throws IOException {
-        Set<OpenOption> options = new HashSet<>(EnumSet.of(StandardOpenOption.WRITE));
-        options.add((flags & O_EXCL) != 0 ? StandardOpenOption.CREATE_NEW : StandardOpenOption.CREATE);
+        Set<OpenOption> options = new HashSet<>(EnumSet.of(StandardOpenOption.WRITE, StandardOpenOption.CREATE));
         if ((flags & O_ACCMODE) != O_WRONLY) {
             options.add(StandardOpenOption.READ);
         }
