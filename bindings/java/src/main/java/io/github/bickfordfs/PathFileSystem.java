@@ -24,10 +24,11 @@ import java.util.Objects;
  * end of another one that needs the same path. What was renamed or removed behind the mount's back is not waited for.
  *
  * <p>Hard links that are made through the mount are one inode, whose path is any of its names. With the option
- * {@code use_ino} the numbers in {@link Attr} are shown, and those that are equal are one inode; otherwise the numbers are
- * made up. With {@code hide_removed} an open file whose last name is to be removed is renamed instead ({@link #rename}), and
- * removed when it is closed, for file systems that know open files by their paths alone. With {@code handles_only} methods
- * for open files get no path and keep no rename waiting, unless the handle is zero. See {@link MountOptions} for more.
+ * {@code use_ino} the numbers in {@link Attr} are shown, and names of files with several links that have the same number are
+ * one inode; otherwise the numbers are made up. With {@code hide_removed} an open file whose last name is to be removed is
+ * renamed instead ({@link #rename}), and removed when it is closed, for file systems that know open files by their paths
+ * alone. With {@code handles_only} methods for open files get no path and keep no rename waiting, unless the handle is zero.
+ * See {@link MountOptions} for more.
  *
  * <p>Methods with a handle are for open files. Their path is null once the last name of the file was removed or given to
  * another, and with {@code handles_only}: then the handle alone tells the file. What the kernel asks without a handle about
@@ -121,7 +122,7 @@ public interface PathFileSystem {
         return Opened.DEFAULT;
     }
 
-    /** An open directory ends. The path may be null. What this throws reaches nobody. */
+    /** An open directory ends. The path may be null. What this throws, no caller gets. */
     default void releasedir(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
@@ -272,7 +273,7 @@ public interface PathFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Gives an open file without a name its first ({@link #tmpfile}); path is null. By default that is ESTALE. */
+    /** Gives an open file without a name its first ({@link #tmpfile}); path is null. By default that is ENOENT. */
     default void link(String path, long handle, String newPath) throws IOException {
         link(named(path), newPath);
     }
@@ -284,7 +285,7 @@ public interface PathFileSystem {
 
     /**
      * The last descriptor of an open file is gone. The path may be null. No other call has the handle any more or will
-     * get it, unless it was answered to several opens. What this throws reaches nobody.
+     * get it, unless it was answered to several opens. What this throws, no caller gets.
      */
     default void release(String path, long handle) throws IOException {
         throw new FuseException(Errno.ENOSYS);
