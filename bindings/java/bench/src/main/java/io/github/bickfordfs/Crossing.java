@@ -36,7 +36,6 @@ import org.openjdk.jmh.annotations.Warmup;
 @Fork(value = 3, jvmArgsAppend = "--enable-native-access=ALL-UNNAMED")
 public class Crossing {
     private static final Linker LINKER = Linker.nativeLinker();
-    private static final int REQUEST_BYTES = 256;
     private static final int DATA_BYTES = 128 << 10;
     private static final int LOOKUP = 1;
     private static final int GETATTR = 3;
@@ -116,7 +115,7 @@ public class Crossing {
     }
 
     private long request(int operation) {
-        long request = arena.allocate(REQUEST_BYTES, 8).address();
+        long request = arena.allocate(Req.BYTES, 8).address();
         Layout.putInt(request + Req.OPERATION, operation);
         Layout.putLong(request + Req.NODE, InodeFileSystem.ROOT);
         return request;
