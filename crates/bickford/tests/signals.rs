@@ -12,6 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use bickford::Workers;
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,6 +70,50 @@ fn state(child: &Child) -> String {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.unwrap().trim().into()
+}
+
+/// Asks for a name, and reads in another thread when told to; ends with 7 when a signal has ended the first.
+const CALLERS: &str = r"
+import os, signal, sys, threading
+class Over(Exception): pass
+def over(*_): raise Over
+def read():
+    sys.stdin.readline()
+    os.read(file, 1)
+signal.signal(signal.SIGUSR1, over)
+file = os.open(sys.argv[1], os.O_RDONLY)
+threading.Thread(target=read, daemon=True).start()
+try:
+    os.stat(sys.argv[2])
+    signal.pause()
+except Over: os._exit(7)
+";
+
+/// A signal to a process is pending for all of its threads while the one that it woke has not taken it.
+#[test]
+fn a_signal_that_another_thread_is_to_take_interrupts_nothing() {
+    over_each_transport(|config| {
+        let subject = Subject::new();
+        let fixture = Fixture::new(subject.clone(), config.workers(Workers::up_to(2)));
+        let go_on = Unblock(&subject);
+        let mut command = Command::new("python3");
+        command.args(["-c", CALLERS]);
+        command.args(["endless", "blocked-1"].map(|name| fixture.path(name)));
+        command.stdin(Stdio::piped());
+        let mut callers = on_one_cpu(command);
+        wait_until("the first is in a method", || subject.blocked() == 1);
+        kill_process(Pid::from_child(&callers), Signal::USR1).unwrap();
+        wait_until("it has the signal", || state(&callers).starts_with('D'));
+        let mut input = callers.stdin.take().unwrap();
+        input.write_all(b"go\n").unwrap();
+        wait_until("the other reads", || subject.reads() == 1);
+        // Requests are looked at when they are ten milliseconds old.
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(subject.interrupted(), 0);
+        drop(go_on);
+        assert_eq!(callers.wait().unwrap().code(), Some(7));
+        fixture.finish();
+    });
 }
 
 #[test]

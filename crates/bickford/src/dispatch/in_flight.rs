@@ -268,9 +268,9 @@ impl InFlight {
         seeker.is_some_and(|seeker| seeker.due.load(Ordering::SeqCst))
     }
 
-    /// Interrupts the requests that wait for it and whose caller (a thread) has a signal: each is looked at once, when
-    /// it is older than `age`, so that quick ones are not.
-    pub(crate) fn look_at_signals(&self, age: Duration, has_signal: impl Fn(u32) -> bool) {
+    /// Interrupts the requests that wait for it and whose caller (a thread) has a signal: each is looked at when it is older
+    /// than `age`, so that quick ones are not, and once, unless `has_signal` cannot tell yet.
+    pub(crate) fn look_at_signals(&self, age: Duration, has_signal: impl Fn(u32) -> Option<bool>) {
         let Some(seeker) = self.seeker.get() else {
             return;
         };
@@ -292,10 +292,33 @@ impl InFlight {
         }
         for (unique, caller) in callers {
             // Zero is the kernel itself, or somebody in another pid namespace.
-            if caller != 0 && has_signal(caller) {
-                self.interrupt_present(unique);
+            if caller == 0 {
+                continue;
+            }
+            match has_signal(caller) {
+                Some(true) => {
+                    self.interrupt_present(unique);
+                }
+                Some(false) => {}
+                None => {
+                    self.with_entry(unique, |entry| entry.looked_at = false);
+                    seeker.due.store(true, Ordering::SeqCst);
+                }
             }
         }
+    }
+
+    /// Answers whether the request is here.
+    fn with_entry(&self, unique: Unique, change: impl FnOnce(&mut Entry)) -> bool {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut entries = shard.slots.iter_mut().flatten();
+            if let Some(entry) = entries.find(|entry| entry.unique == unique) {
+                change(entry);
+                return true;
+            }
+        }
+        false
     }
 
     /// The caller of a request wants it to end. Where the request is not here yet, this is
@@ -318,24 +341,15 @@ impl InFlight {
     }
 
     fn interrupt_present(&self, unique: Unique) -> bool {
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            let found = shard
-                .slots
-                .iter_mut()
-                .flatten()
-                .find(|entry| entry.unique == unique);
-            if let Some(entry) = found {
-                entry.interrupted = true;
-                let interrupt = entry.interrupt.clone();
-                drop(shard);
-                if let Some(interrupt) = interrupt {
-                    interrupt.raise();
-                }
-                return true;
-            }
+        let mut interrupt = None;
+        let is_here = self.with_entry(unique, |entry| {
+            entry.interrupted = true;
+            interrupt = entry.interrupt.clone();
+        });
+        if let Some(interrupt) = interrupt {
+            interrupt.raise();
         }
-        false
+        is_here
     }
 
     /// The connection has ended: whoever waits for an interrupt waits no longer, nor does who comes
@@ -445,7 +459,10 @@ mod tests {
         assert_eq!(rung.load(Ordering::SeqCst), 1, "the bell is rung once");
         table.look_at_signals(Duration::MAX, |_| panic!("all are too young"));
         assert!(table.seeks_signals());
-        table.look_at_signals(Duration::ZERO, |pid| pid == 7 || pid == 0);
+        table.look_at_signals(Duration::ZERO, |_| None);
+        assert!(table.list().iter().all(|request| !request.interrupted));
+        assert!(table.seeks_signals(), "it is to be asked again");
+        table.look_at_signals(Duration::ZERO, |pid| Some(pid == 7 || pid == 0));
         assert!(first.is_raised());
         assert!(!second.is_raised() && !third.is_raised());
         assert!(!table.seeks_signals());
