@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) tuning: Tuning,
     /// How a file system over paths is shown.
     pub(crate) paths: path::Options,
+    /// Whether requests over paths keep their threads until they are answered.
+    pub(crate) at_once: bool,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -87,6 +89,7 @@ impl Kind {
             }
         }
         if self == Self::Paths {
+            names.push("at_once");
             names.extend(paths::options::NAMES);
         }
         names
@@ -100,7 +103,7 @@ impl Options {
         Self::read(text, Kind::Nodes)
     }
 
-    /// For callbacks over paths: also those of fuse(8).
+    /// For callbacks over paths: also `at_once` and those of fuse(8).
     pub(crate) fn for_paths(text: &str) -> Result<Self, Failure> {
         Self::read(text, Kind::Paths)
     }
@@ -130,6 +133,7 @@ impl Options {
             max_stack_depth: 0,
             tuning: Tuning::default(),
             paths: path::Options::default(),
+            at_once: false,
         };
         for option in split_options(text) {
             if options.set_own(&option, kind)? {
@@ -174,6 +178,7 @@ impl Options {
             ("lower", Some(name)) if stackfs => self.lower = Some(lower(name)?),
             ("no_xattr", None) if stackfs => self.no_xattr = true,
             ("no_permission_checks", None) if stackfs => self.no_permission_checks = true,
+            ("at_once", None) if kind == Kind::Paths => self.at_once = true,
             (name, Some(value)) if !stackfs && self.tuning.set(name, value)? => {}
             (name, value) if kind == Kind::Paths => {
                 return paths::options::set(&mut self.paths, name, value);

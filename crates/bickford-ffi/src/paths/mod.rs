@@ -10,7 +10,7 @@ use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use bickford::path::future::Adapter;
+use bickford::path::future::{Adapter, Waiting};
 use bickford::path::{Listing, Subject};
 use bickford::{Context, Errno};
 
@@ -150,7 +150,10 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 /// (1, 1 and 0 by default), `direct_io`, `kernel_cache`, `auto_cache`, `noforget`, `use_ino`, `uid`, `gid`, `umask` (octal),
 /// `hide_removed` (a removed file that is open is renamed until it is closed) and `handles_only` (requests on open files have
 /// no path, and hold up no rename). Replies can be deferred; a reply that is not completed holds its path. The callback is called on the thread that took
-/// the request, or, where it had to wait for a path or goes on after a deferred reply, on another one.
+/// the request, or, where it had to wait for a path or goes on after a deferred reply, on another one. With the option `at_once` it is
+/// always that thread, which is kept until the request is answered: cheaper, above all where large data are written, which are not
+/// copied then, for callbacks that defer nothing, or hardly anything; such a reply has to be completed when its caller is interrupted, as
+/// at the end of the connection, for the session to end.
 ///
 /// # Safety
 /// As for `bickford_mount`.
@@ -173,7 +176,13 @@ pub unsafe extern "C" fn bickford_mount_paths(
             callbacks,
             executor: executor.clone(),
         };
-        let adapter = Adapter::new(filesystem, mount.options.paths, executor);
+        let options = mount.options.paths;
+        if mount.options.at_once {
+            let adapter = Waiting::new(filesystem, options);
+            let names = adapter.names();
+            return mount.serve(adapter, Some(names), |_| Ok(None));
+        }
+        let adapter = Adapter::new(filesystem, options, executor);
         let names = adapter.names();
         mount.serve(adapter, Some(names), |_| Ok(None))
     })

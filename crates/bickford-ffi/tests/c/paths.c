@@ -334,5 +334,7 @@ int main(int argc, char **argv)
 	use("transport=dev,entry_timeout=3600,attr_timeout=3600,use_ino");
 	empty_source(argv[2]);
 	use("transport=auto,entry_timeout=3600,attr_timeout=3600,use_ino,max_background=16");
+	empty_source(argv[2]);
+	use("transport=dev,entry_timeout=3600,attr_timeout=3600,use_ino,at_once");
 	return 0;
 }

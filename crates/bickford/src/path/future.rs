@@ -47,6 +47,7 @@ use bickford_abi::Opcode;
 use rustix::fs::RenameFlags;
 
 use super::adapter::Core;
+pub use super::adapter::Waiting;
 use super::table::for_each_path_operation;
 use super::{
     Allocation, Ioctl, Listing, Names, New, Open, Options, Owner, SetXattr, Statx, Subject, Times,

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use bickford::abi::{AttrOut, InterruptIn, Opcode, OpenIn, ReadIn, Rename2In};
 use bickford::ops::{Attr, Data, Opened};
-use bickford::path::future::{Adapter, FileSystem, Task};
+use bickford::path::future::{Adapter, FileSystem, Task, Waiting};
 use bickford::path::{FileSystem as _, Listing, Names, New, Open, Options, Subject};
 use bickford::transport::memory::Kernel;
 use bickford::{Context, Result};
@@ -317,4 +318,30 @@ fn what_was_opened_for_nobody_is_released() {
     wait_until("released", || fixture.opens() == 0);
     fixture.client().forget(made.nodeid, 1);
     wait_until("forgotten", || fixture.names.sizes().nodes == 1);
+}
+
+#[test]
+fn where_requests_are_no_tasks_a_method_that_waits_keeps_its_thread() {
+    let (permits, inside) = (Arc::new(Semaphore::new(1)), Arc::<Inside>::default());
+    let slow = Slow {
+        served: Served(Arc::default()),
+        permits: Arc::clone(&permits),
+        inside: Arc::clone(&inside),
+        free: false,
+    };
+    let waiting = Waiting::new(slow, Options::default());
+    let names = waiting.names();
+    let kernel = session(waiting);
+    let client = Client::new(&kernel, 1);
+    client.mknod(ROOT, "slow").unwrap();
+    client.mknod(ROOT, "quick").unwrap();
+    thread::scope(|scope| {
+        let looks = scope.spawn(|| Client::new(&kernel, 2).lookup(ROOT, "slow"));
+        wait_until("it waits", || inside.0.load(Ordering::SeqCst) == 1);
+        assert!(client.lookup(ROOT, "quick").is_ok(), "others go on");
+        assert!(!looks.is_finished());
+        permits.add_permits(1);
+        assert!(looks.join().unwrap().is_ok());
+    });
+    assert_eq!(names.sizes().nodes, 3);
 }

@@ -37,14 +37,47 @@ use crate::{Context, DetachedContext, Errno, NodeId, Reply};
 /// Serves a file system over paths.
 #[derive(Debug)]
 pub struct Adapter<F> {
-    core: Core<Immediate<F>>,
+    waiting: Waiting<Immediate<F>>,
 }
 
 impl<F: super::FileSystem> Adapter<F> {
     /// Serves `filesystem`, shown to the kernel as `options` say.
     pub fn new(filesystem: F, options: Options) -> Self {
         Self {
-            core: Core::new(Immediate(filesystem), options, None),
+            waiting: Waiting::new(Immediate(filesystem), options),
+        }
+    }
+
+    fn waiting(&self) -> &Waiting<Immediate<F>> {
+        &self.waiting
+    }
+
+    /// The names that the kernel knows.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        self.waiting.names()
+    }
+
+    /// The file system.
+    #[must_use]
+    pub fn filesystem(&self) -> &F {
+        &self.waiting.filesystem().0
+    }
+}
+
+/// Serves an asynchronous file system over paths on the threads that requests come to: each keeps its thread until it is
+/// answered. For methods that hardly ever wait: no request becomes a task, and data that are written are not copied for
+/// one. A signal ends no method ([`FileSystem::may_cancel`] is not asked); see [`crate::Interrupt`].
+#[derive(Debug)]
+pub struct Waiting<F> {
+    core: Core<F>,
+}
+
+impl<F: FileSystem> Waiting<F> {
+    /// Serves `filesystem`, shown to the kernel as `options` say.
+    pub fn new(filesystem: F, options: Options) -> Self {
+        Self {
+            core: Core::new(filesystem, options, None),
         }
     }
 
@@ -57,7 +90,7 @@ impl<F: super::FileSystem> Adapter<F> {
     /// The file system.
     #[must_use]
     pub fn filesystem(&self) -> &F {
-        &self.core.filesystem.0
+        &self.core.filesystem
     }
 }
 
@@ -179,9 +212,9 @@ impl<F: FileSystem> Core<F> {
     }
 }
 
-macro_rules! define_delegation {
+macro_rules! define_operations {
     ($($method:ident: $operation:ident $(<$lifetime:lifetime>)? => $answer:ty, $default:expr, [$($opcode:ident),+], $doc:literal;)+) => {
-        impl<F: super::FileSystem> crate::FileSystem for Adapter<F> {
+        impl<F: FileSystem> crate::FileSystem for Waiting<F> {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 self.core.negotiate(negotiation)
             }
@@ -240,4 +273,18 @@ macro_rules! define_delegation {
     };
 }
 
-for_each_operation!(define_delegation);
+for_each_operation!(define_operations);
+
+/// Operations with the names of the inode interface, some of which the path API has, too.
+mod delegation {
+    use super::super::FileSystem;
+    use super::Adapter;
+    use crate::filesystem::define_delegation;
+    #[allow(
+        clippy::wildcard_imports,
+        reason = "the operation table names every operation and answer"
+    )]
+    use crate::ops::*;
+
+    for_each_operation!(define_delegation [F: FileSystem] Adapter<F> => waiting;);
+}
