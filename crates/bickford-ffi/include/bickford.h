@@ -781,9 +781,9 @@ int32_t bickford_notify_flush(uint64_t session);
 // `hide_removed` (a removed file that is open is renamed until it is closed) and `handles_only` (requests on open files have
 // no path, and hold up no rename). Replies can be deferred; a reply that is not completed holds its path. The callback is called on the thread that took
 // the request, or, where it had to wait for a path or goes on after a deferred reply, on another one. With the option `at_once` it is
-// always that thread, which is kept until the request is answered: cheaper, above all where large data are written, which are not
-// copied then, for callbacks that defer nothing, or hardly anything; such a reply has to be completed when its caller is interrupted, as
-// at the end of the connection, for the session to end.
+// always that thread, which is kept until the request is answered: no request is made a task, and data that are written are not copied
+// for one. That is for callbacks that defer nothing, or hardly anything; such a reply has to be completed when its caller is
+// interrupted, as at the end of the connection, for the session to end.
 //
 // # Safety
 // As for `bickford_mount`.

@@ -8,6 +8,20 @@ use crate::parameters::{
     Changed, Parameters, from_time, handle, has, owner, put_handle, put_owner, to_time,
 };
 
+/// Says whether there is a number to set; it, or zero.
+pub(crate) fn take_number(request: &mut bickford_request, number: Option<u32>, bit: u32) -> u32 {
+    if number.is_some() {
+        request.present |= bit;
+    }
+    number.unwrap_or_default()
+}
+
+/// A size to set.
+pub(crate) fn put_size(request: &mut bickford_request, size: u64) {
+    request.size = size;
+    request.present |= BICKFORD_HAS_SIZE;
+}
+
 /// Times to set.
 pub(crate) fn put_times(
     request: &mut bickford_request,
@@ -32,26 +46,20 @@ pub(crate) fn put_times(
 
 impl<'a> Parameters<'a> for Setattr {
     fn fill(&self, request: &mut bickford_request) {
-        let mut present = 0;
-        let mut number = |value: Option<u32>, bit| {
-            present |= value.map_or(0, |_| bit);
-            value.unwrap_or(0)
-        };
-        request.mode = number(self.mode, BICKFORD_HAS_MODE);
-        request.new_uid = number(self.uid, BICKFORD_HAS_UID);
-        request.new_gid = number(self.gid, BICKFORD_HAS_GID);
-        if self.kill_suidgid {
-            present |= BICKFORD_HAS_KILL_SUIDGID;
-        }
-        if let Some(size) = self.size {
-            request.size = size;
-            present |= BICKFORD_HAS_SIZE;
-        }
-        request.present |= present;
+        request.present = 0;
+        request.mode = take_number(request, self.mode, BICKFORD_HAS_MODE);
+        request.new_uid = take_number(request, self.uid, BICKFORD_HAS_UID);
+        request.new_gid = take_number(request, self.gid, BICKFORD_HAS_GID);
         put_times(request, self.accessed, self.modified);
         if let Some(changed) = self.changed {
             request.changed = to_time(changed);
             request.present |= BICKFORD_HAS_CHANGED;
+        }
+        if self.kill_suidgid {
+            request.present |= BICKFORD_HAS_KILL_SUIDGID;
+        }
+        if let Some(size) = self.size {
+            put_size(request, size);
         }
         request.node = self.node.0;
         put_handle(request, self.handle);

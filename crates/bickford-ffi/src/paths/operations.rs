@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bickford::ops::{
     Attr, Attributes, Block, Copied, Data, IoctlAnswer, Lock, LockKind, Offset, Opened, Payload,
-    PollAnswer, PollHandle, StatfsAnswer, StatxAnswer, Timestamp, Written,
+    PollAnswer, PollHandle, StatfsAnswer, StatxAnswer, Target, Timestamp, Written,
 };
 use bickford::path::future::FileSystem;
 use bickford::path::{
@@ -19,12 +19,10 @@ use super::{Listed, PathCallbacks};
 use crate::abi::*;
 use crate::answer::Buffer;
 use crate::parameters::{put_data, put_lock, put_name, put_name2};
-use crate::setattr::put_times;
+use crate::setattr::{put_size, put_times, take_number};
 
 /// Longest value of an extended attribute, and list of their names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const XATTR_MAX: u64 = 65536;
-/// Longest target of a symbolic link (`PATH_MAX`).
-const TARGET_MAX: u64 = 4096;
 
 type Answered<A> = Result<A, Errno>;
 
@@ -37,13 +35,6 @@ fn put_new(request: &mut bickford_request, new: New) {
 fn put_open(request: &mut bickford_request, open: Open) {
     request.flags = open.flags;
     request.flags2 = open.open_flags.bits();
-}
-
-fn put_number(request: &mut bickford_request, number: Option<u32>, bit: u32) -> u32 {
-    if number.is_some() {
-        request.present |= bit;
-    }
-    number.unwrap_or_default()
 }
 
 impl PathCallbacks {
@@ -92,10 +83,8 @@ impl FileSystem for PathCallbacks {
     }
 
     async fn readlink(&self, cx: &Context<'_>, path: &Path) -> Answered<Vec<u8>> {
-        self.ask(cx, BICKFORD_OP_READLINK, path.into(), |request| {
-            request.size = TARGET_MAX;
-        })
-        .await
+        let asked: Asked<Target> = self.ask(cx, BICKFORD_OP_READLINK, path.into(), |_| ());
+        Ok(asked.await?.0)
     }
 
     async fn mknod(&self, cx: &Context<'_>, path: &Path, new: New) -> Answered<()> {
@@ -147,23 +136,22 @@ impl FileSystem for PathCallbacks {
 
     async fn chmod(&self, cx: &Context<'_>, subject: Subject<'_>, mode: u32) -> Answered<()> {
         self.ask(cx, BICKFORD_OP_SETATTR, subject, |request| {
-            request.mode = put_number(request, Some(mode), BICKFORD_HAS_MODE);
+            request.mode = take_number(request, Some(mode), BICKFORD_HAS_MODE);
         })
         .await
     }
 
     async fn chown(&self, cx: &Context<'_>, subject: Subject<'_>, owner: Owner) -> Answered<()> {
         self.ask(cx, BICKFORD_OP_SETATTR, subject, |request| {
-            request.new_uid = put_number(request, owner.uid, BICKFORD_HAS_UID);
-            request.new_gid = put_number(request, owner.gid, BICKFORD_HAS_GID);
+            request.new_uid = take_number(request, owner.uid, BICKFORD_HAS_UID);
+            request.new_gid = take_number(request, owner.gid, BICKFORD_HAS_GID);
         })
         .await
     }
 
     async fn truncate(&self, cx: &Context<'_>, subject: Subject<'_>, size: u64) -> Answered<()> {
         self.ask(cx, BICKFORD_OP_SETATTR, subject, |request| {
-            request.size = size;
-            request.present |= BICKFORD_HAS_SIZE;
+            put_size(request, size);
         })
         .await
     }

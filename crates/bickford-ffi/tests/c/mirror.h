@@ -30,7 +30,6 @@ static int destroyed;
 /* While it is not zero, answers of another thread wait. */
 static int held;
 static int held_now;
-static uint64_t polled;
 /* The reply whose caller got a signal. */
 static uint64_t told;
 
@@ -466,8 +465,6 @@ static int32_t dispatch(void *user, const bickford_request *request, bickford_an
 	case BICKFORD_OP_IOCTL:
 		return control(request, answer);
 	case BICKFORD_OP_POLL:
-		if (request->present & BICKFORD_HAS_WAITER)
-			__atomic_store_n(&polled, request->offset, __ATOMIC_SEQ_CST);
 		answer->count = POLLIN | POLLPRI;
 		return 0;
 	case BICKFORD_OP_FLUSH:

@@ -15,8 +15,11 @@ import java.util.Objects;
  *     many seconds the kernel may use names and attributes without asking, in the place of
  *     {@link PathFileSystem#validity}, and "negative_timeout=" for names that do not exist, which it asks for each time by
  *     default; "direct_io", "kernel_cache" and "auto_cache" for what it caches of open files; "uid=", "gid=" and "umask="
- *     (octal) for all files; "noforget" to keep all names until the end; and "use_ino", "hide_removed" and "handles_only",
- *     see there
+ *     (octal) for all files; "noforget" to keep all names until the end; "at_once" for requests that keep their threads until
+ *     they are answered, also while they wait for a path, where methods hardly ever wait; and "use_ino", "hide_removed" and
+ *     "handles_only", see there. But for {@link JavaFuse} also "max_background=" and "congestion_threshold=" for requests that
+ *     nobody waits for, "request_timeout=" for after how many seconds without an answer the kernel ends the mount, and
+ *     "time_granularity=" in nanoseconds
  * @param workers how many native threads serve requests over /dev/fuse, for as long as the mount, and over io_uring how
  *     many at most for each processor (2 to 16); zero for as many as the load asks for: 32 at most over /dev/fuse, of which
  *     one for each processor waits, but two at least and ten at most ("preset=base" has one), and 16 for each processor

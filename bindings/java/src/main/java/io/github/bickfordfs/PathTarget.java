@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.Locale;
 
 /** A {@link PathFileSystem} behind the callbacks: names, open files and paths are the library's. */
 final class PathTarget extends AnsweringTarget {
@@ -33,7 +34,7 @@ final class PathTarget extends AnsweringTarget {
     /** What the file system says of itself comes first: the caller's options take its place. */
     MountOptions options(MountOptions options) {
         long valid = Math.max(0, fs.validity());
-        String seconds = "%d.%09d".formatted(valid / Entry.SECOND, valid % Entry.SECOND);
+        String seconds = String.format(Locale.ROOT, "%d.%09d", valid / Entry.SECOND, valid % Entry.SECOND);
         return options.withOptions("entry_timeout=" + seconds + ",attr_timeout=" + seconds).plus(options.options());
     }
 

@@ -27,7 +27,7 @@ class PathCacheTest {
     private static final long HOUR = 3600 * Entry.SECOND;
 
     @ParameterizedTest
-    @ValueSource(strings = {"dev", "uring", "dev,virtual"})
+    @ValueSource(strings = {"dev", "uring", "dev,virtual", "uring,at_once,max_background=16"})
     void attributesOfAListingSaveLookups(String transport) throws Exception {
         Map<String, Integer> asked = new HashMap<>();
 

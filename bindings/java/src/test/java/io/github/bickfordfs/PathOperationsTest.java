@@ -246,7 +246,7 @@ class PathOperationsTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"dev", "uring", "dev,virtual"})
+    @ValueSource(strings = {"dev", "uring", "dev,virtual", "dev,at_once", "dev,at_once,virtual"})
     void aFileWithoutANameGetsOne(String transport) throws Exception {
         mounted(transport, (fs, place, mount) -> {
             int descriptor = open(place.mountpoint, Libc.O_TMPFILE | Libc.O_RDWR);

@@ -227,7 +227,7 @@ class PathsTest {
 
     /** Waits until a renaming waits for the method that runs, if it does: a lookup would have its answer by then. */
     private static void untilItWaits(Place place, Mount mount, Place.Condition isOver) throws Exception {
-        Path waiting = Path.of("/sys/fs/fuse/connections", Long.toString(mount.connection()), "waiting");
+        Path waiting = Place.CONNECTIONS.resolve(Path.of(Long.toString(mount.connection()), "waiting"));
         int[] times = {0};
         place.until("the renaming waits", () -> {
             boolean isBusy = Integer.parseInt(Files.readString(waiting).strip()) > 1;

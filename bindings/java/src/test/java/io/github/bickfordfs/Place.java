@@ -17,6 +17,8 @@ import java.util.stream.Stream;
  */
 final class Place implements AutoCloseable {
     static final long DEADLINE_SECONDS = 120;
+    /** Of FUSE, by number. */
+    static final Path CONNECTIONS = Path.of("/sys/fs/fuse/connections");
 
     final Path directory;
     final Path mountpoint;
@@ -34,12 +36,27 @@ final class Place implements AutoCloseable {
         this.deadlineSeconds = deadlineSeconds;
         assumeTrue(Files.isWritable(Path.of("/dev/fuse")) && "root".equals(System.getProperty("user.name")),
                 "needs root and /dev/fuse");
+        showConnections();
         directory = Files.createTempDirectory("bickford-java");
         mountpoint = Files.createDirectory(directory.resolve("mnt"));
         source = Files.createDirectory(directory.resolve("source"));
         watchdog = new Thread(this::watch, "watchdog");
         watchdog.setDaemon(true);
         watchdog.start();
+    }
+
+    /** Has the connections shown where they are not: without them a watchdog can abort nothing. */
+    private static synchronized void showConnections() throws IOException {
+        try (Stream<String> mounts = Files.lines(Path.of("/proc/self/mountinfo"))) {
+            if (mounts.anyMatch(line -> line.contains(" - fusectl "))) {
+                return;
+            }
+        }
+        try {
+            command("mount", "-t", "fusectl", "none", CONNECTIONS.toString());
+        } catch (InterruptedException e) {
+            throw new IOException("interrupted while fusectl was mounted", e);
+        }
     }
 
     private void watch() {
@@ -66,7 +83,7 @@ final class Place implements AutoCloseable {
     private void abort() {
         try {
             for (String[] mount : mounts()) {
-                Path connection = Path.of("/sys/fs/fuse/connections", mount[2].split(":")[1], "abort");
+                Path connection = CONNECTIONS.resolve(Path.of(mount[2].split(":")[1], "abort"));
                 if (Files.exists(connection)) {
                     Files.writeString(connection, "1");
                 }
