@@ -1,14 +1,15 @@
-//! Joins the two events of each request. They come from a buffer per CPU, so the end may be read first.
+//! Joins the two events of each request by its number. They come from a buffer per CPU, so the end may be read first.
 
 use std::collections::HashMap;
 
 use super::KernelRequest;
+use super::unnumbered::Unnumbered;
 
 /// Connection and number of a request.
 pub(super) type Key = (u32, u64);
 
 /// Requests whose other half is missing, and no more.
-const HALVES_MAX: usize = 1 << 20;
+pub(super) const HALVES_MAX: usize = 1 << 20;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,9 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn to(self, request: KernelRequest) -> KernelRequest {
+    pub(super) fn to(self, request: KernelRequest) -> KernelRequest {
         KernelRequest {
+            unique: self.key.1,
             bytes_out: self.bytes_out,
             error: self.error,
             ended_ns: self.ended_ns,
@@ -36,12 +38,18 @@ pub(super) struct Join {
     ended: HashMap<Key, Answer>,
     /// Ends that were there at the last pause already.
     stale: HashMap<Key, Answer>,
-    pub(super) lost: u64,
+    /// Connections whose requests are sent without a number.
+    unnumbered: HashMap<u32, Unnumbered>,
+    lost: u64,
 }
 
 impl Join {
     pub(super) fn send(&mut self, request: KernelRequest) -> Option<KernelRequest> {
         let key = (request.connection, request.unique);
+        if request.unique == 0 {
+            self.without_number(request.connection).send(request);
+            return None;
+        }
         if let Some(answer) = self.ended.remove(&key).or_else(|| self.stale.remove(&key)) {
             return Some(answer.to(request));
         }
@@ -53,8 +61,23 @@ impl Join {
         None
     }
 
+    fn without_number(&mut self, connection: u32) -> &mut Unnumbered {
+        self.unnumbered.entry(connection).or_insert_with(|| {
+            let mut of_it = Unnumbered::default();
+            for ended in [&mut self.stale, &mut self.ended] {
+                let ended = ended.extract_if(|key, _| key.0 == connection);
+                ended.for_each(|(_, answer)| of_it.end(answer));
+            }
+            of_it
+        })
+    }
+
     /// A request that somebody else tells of; what was read of it is known better.
     pub(super) fn expect(&mut self, request: KernelRequest) -> Option<KernelRequest> {
+        if let Some(unnumbered) = self.unnumbered.get_mut(&request.connection) {
+            unnumbered.expect(request);
+            return None;
+        }
         let known = self
             .sent
             .contains_key(&(request.connection, request.unique));
@@ -64,6 +87,10 @@ impl Join {
     pub(super) fn end(&mut self, answer: Answer) -> Option<KernelRequest> {
         if let Some(request) = self.sent.remove(&answer.key) {
             return Some(answer.to(request));
+        }
+        if let Some(unnumbered) = self.unnumbered.get_mut(&answer.key.0) {
+            unnumbered.end(answer);
+            return None;
         }
         if self.ended.len() < HALVES_MAX {
             self.ended.insert(answer.key, answer);
@@ -79,8 +106,27 @@ impl Join {
         self.stale = std::mem::take(&mut self.ended);
     }
 
+    /// Joins what was sent without a number, when all was read that happened before `until`.
+    pub(super) fn join_unnumbered(&mut self, until: u64, done: &mut Vec<KernelRequest>) {
+        for unnumbered in self.unnumbered.values_mut() {
+            unnumbered.join(until, done);
+        }
+    }
+
+    /// The kernel has dropped events.
+    pub(super) fn forget_unnumbered(&mut self) {
+        self.unnumbered.values_mut().for_each(Unnumbered::forget);
+    }
+
     pub(super) fn open(&self) -> impl Iterator<Item = &KernelRequest> {
-        self.sent.values()
+        let unnumbered = self.unnumbered.values().flat_map(Unnumbered::open);
+        self.sent.values().chain(unnumbered)
+    }
+
+    /// Events for which there was no room, or whose other half was lost.
+    pub(super) fn lost(&self) -> u64 {
+        let unnumbered = self.unnumbered.values();
+        self.lost + unnumbered.map(|of_it| of_it.lost).sum::<u64>()
     }
 }
 
@@ -124,7 +170,7 @@ mod tests {
         assert_eq!((second.duration_ns(), second.error), (1000, -2));
         join.send(request(3, 10));
         let open: Vec<u64> = join.open().map(|request| request.unique).collect();
-        assert_eq!((open, join.lost), (vec![3], 0));
+        assert_eq!((open, join.lost()), (vec![3], 0));
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! They are read through an instance of tracefs of its own, which is removed afterwards, so that
 //! nothing is left enabled and other users of tracing are not disturbed. Pages are read as the kernel
 //! wrote them, since formatting each event as text would cost more than many requests do. FORGET and
-//! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests.
+//! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests. Linux 6.11 to 6.13
+//! number a request only after they have told that it was sent: there the two are joined by the order of
+//! requests. Then of requests that were under way at once the times and errors may be told of one another; how many there
+//! were of which opcode is right there, too.
 //!
 //! On request ([`Tracepoints::watch`]) one thread is followed beside them, by the tracepoints of the
 //! scheduler and of system calls, in the same instance and by the same clock. [`SystemCalls`] follows those of all
@@ -16,6 +19,7 @@ mod instance;
 mod join;
 mod ring_buffer;
 mod thread;
+mod unnumbered;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,7 +44,7 @@ use super::stamp::monotonic;
 pub struct KernelRequest {
     /// Number of the connection, as in /sys/fs/fuse/connections.
     pub connection: u32,
-    /// Number of the request within its connection.
+    /// Number of the request within its connection. Of one that has not ended Linux 6.11 to 6.13 do not tell it: 0.
     pub unique: u64,
     /// Number of the opcode.
     pub opcode: u32,
@@ -86,6 +90,10 @@ impl KernelRequest {
 const BATCH_MAX: usize = 65_536;
 /// How often the buffers are looked at while they are empty.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Pages that are read at once of each CPU's buffer: twice what it holds.
+const PAGES_MAX: usize = 8_192;
+/// How long after its time an event can be read, at most.
+const COMMIT_NS: u64 = 1_000_000;
 
 /// Reads the tracepoints until it is dropped.
 #[derive(Debug)]
@@ -99,6 +107,7 @@ pub struct Tracepoints {
     page: Vec<u8>,
     callers: bool,
     watch: Option<Watch>,
+    stopped: bool,
 }
 
 impl Tracepoints {
@@ -123,6 +132,7 @@ impl Tracepoints {
             page: vec![0; rustix::param::page_size()],
             callers: false,
             watch: None,
+            stopped: false,
         })
     }
 
@@ -158,7 +168,9 @@ impl Tracepoints {
     /// # Errors
     /// When the kernel refuses.
     pub fn stop(&mut self) -> io::Result<()> {
-        self.instance.disable()
+        self.instance.disable()?;
+        self.stopped = true;
+        Ok(())
     }
 
     /// How many events were lost: the kernel dropped them because they were not read in time, or too
@@ -166,7 +178,7 @@ impl Tracepoints {
     #[must_use]
     pub fn lost(&self) -> u64 {
         let steps = self.watch.as_ref().map_or(0, |watch| watch.lost);
-        self.join.lost + steps + self.instance.overrun()
+        self.join.lost() + steps + self.instance.overrun()
     }
 
     /// Requests that were sent and have not ended since tracing began.
@@ -246,16 +258,31 @@ impl Tracepoints {
     /// Reads what every CPU has; `false` when there was nothing.
     fn pass(&mut self, ended: &mut Vec<KernelRequest>) -> io::Result<bool> {
         let mut any = false;
+        // What is in the buffers by now is read below.
+        let now = monotonic().saturating_sub(COMMIT_NS);
+        let mut until = if self.stopped { u64::MAX } else { now };
+        let mut complete = true;
         for buffer in &mut self.buffers {
-            while ended.len() < BATCH_MAX {
+            let mut pages = 0;
+            while ended.len() < BATCH_MAX && pages < PAGES_MAX {
                 let Some(page) = next_page(buffer, &mut self.page)? else {
+                    pages = 0;
                     break;
                 };
                 any = true;
+                pages += 1;
+                complete &= !ring_buffer::follows_loss(page);
                 let formats = [&self.send, &self.end];
                 follow(page, formats, &mut self.join, &mut self.watch, ended);
             }
+            if pages > 0 {
+                until = 0;
+            }
         }
+        if !complete {
+            self.join.forget_unnumbered();
+        }
+        self.join.join_unnumbered(until, ended);
         if !any {
             // Everything was read that was there when this pass began.
             self.join.settle();

@@ -8,6 +8,8 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 /// The lower bits of `commit` are the length of the data.
 const COMMIT_LENGTH: u64 = 0xf_ffff;
+/// Set in it where events before the page were lost.
+const MISSED_EVENTS: u64 = 1 << 31;
 
 /// Reads little- or big-endian as the machine is; `None` past the end.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -16,6 +18,11 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// Whether events before this page were lost.
+pub(super) fn follows_loss(page: &[u8]) -> bool {
+    long(page, 8).is_some_and(|commit| commit & MISSED_EVENTS != 0)
 }
 
 /// Calls `event` with time and payload of each event of `page`. A page that ends early or makes no sense is
@@ -92,6 +99,7 @@ mod tests {
             &[header(PADDING, 0), 0],
             &[header(1, 1), 99],
         ]);
+        assert!(follows_loss(&page) && !follows_loss(&page[..9]));
         let mut seen = Vec::new();
         read_page(&page, |time, payload| {
             seen.push((time, payload.len(), payload[0]));
