@@ -68,8 +68,9 @@ fn explain(given: &Path, source: io::Error) -> MountError {
     match Errno::from_io_error(&source) {
         Some(Errno::NOENT) => MountError::NotFound { mountpoint },
         // ECANCELED comes for a moment from a mount over io_uring whose server was killed: the
-        // kernel cancels what it had handed to the rings before it aborts the connection.
-        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
+        // kernel cancels what it had handed to the rings before it aborts the connection. ECONNREFUSED comes where the
+        // kernel refused what INIT was answered and, in Linux 7, where it never was.
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED | Errno::CANCELED) => {
             let dead = in_the_way(given);
             MountError::Dead { mountpoint, dead }
         }
@@ -131,7 +132,12 @@ mod tests {
 
     #[test]
     fn what_a_dead_server_leaves_is_recognised() {
-        for errno in [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED] {
+        for errno in [
+            Errno::NOTCONN,
+            Errno::CONNABORTED,
+            Errno::CONNREFUSED,
+            Errno::CANCELED,
+        ] {
             let error = explain(Path::new("/x"), errno.into());
             assert!(matches!(error, MountError::Dead { .. }), "{error}");
         }

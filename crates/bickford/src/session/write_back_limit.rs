@@ -8,21 +8,29 @@
 //! 6.2), keeps them to a share. Writing it needs root.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::mount::MountEntry;
 
 /// Dirty pages are kept to this part of a limit.
 const PART: u64 = 8;
+/// What the kernel allows by itself is about this part of the memory of the machine: 1% of the fifth that may be
+/// dirty. An older kernel does not tell it.
+const OF_THE_MACHINE: u64 = 500;
 
 /// The share of a mount whose daemon this process would be: how many bytes of its write-back cache may
 /// be dirty, an eighth of the least memory limit among the cgroups of this process. `None` where no limit
 /// is below the memory of the machine.
 #[must_use]
 pub fn write_back_share() -> Option<u64> {
+    Some(memory_limit().filter(|limit| *limit < machine())? / PART)
+}
+
+/// Bytes of memory of the whole machine.
+fn machine() -> u64 {
     let system = rustix::system::sysinfo();
-    let machine = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
-    Some(memory_limit().filter(|limit| *limit < machine)? / PART)
+    (system.totalram as u64).saturating_mul(u64::from(system.mem_unit))
 }
 
 /// Keeps dirty pages of `connection` to their part of the memory limit of this process, if there is
@@ -31,7 +39,11 @@ pub fn write_back_share() -> Option<u64> {
 pub(super) fn apply(connection: u32) -> Option<u64> {
     let part = write_back_share()?;
     let file = format!("/sys/class/bdi/0:{connection}/max_bytes");
-    let in_force: u64 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+    let in_force: u64 = match fs::read_to_string(&file) {
+        Ok(text) => text.trim().parse().ok()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => machine() / OF_THE_MACHINE,
+        Err(_) => return None,
+    };
     if in_force <= part {
         return None;
     }
@@ -39,7 +51,7 @@ pub(super) fn apply(connection: u32) -> Option<u64> {
         Ok(()) => Some(part),
         Err(error) => {
             tracing::warn!(
-                "write {part} to {file}: {error}; unwritten data may fill the memory limit of this \
+                "write {part} to {file} (Linux 6.2 or later): {error}; unwritten data may fill the memory limit of this \
                  cgroup ({} bytes), and writing is slow then: mount as root, without write-back, or \
                  with a higher limit",
                 part * PART

@@ -35,7 +35,11 @@ fn unwritten() -> Finding {
     };
     let text = format!(
         "{limited}, and a write-back cache cannot be kept to {share} bytes of it: \
-         /sys/class/bdi/*/max_bytes: {error}"
+         /sys/class/bdi/*/max_bytes: {error}{}",
+        match error.kind() {
+            io::ErrorKind::NotFound => "; Linux 6.2 or later has it",
+            _ => "",
+        }
     );
     Finding::new(NAME, Status::Limited, text).advise(
         "writing is slow where unwritten data fill the limit: mount as root with /sys writable, without a \
