@@ -88,7 +88,8 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A kernel that sees each answer at once, since everything here answers in its handler.
+/// A kernel that sees each answer at once, since everything here answers in its handler. Beside them there are
+/// notifications: of a file that could not be written back, a while later.
 fn mounted() -> Kernel {
     let mut kernel = Kernel::new(Blocking(Curious));
     assert_eq!(kernel.init().unwrap().error, 0);
@@ -149,12 +150,13 @@ fn every_opcode_with_any_body_is_answered_once() {
             ..InHeader::default()
         };
         kernel.send_raw(&[header.as_bytes(), &body].concat());
-        let answers = kernel.drain().len();
+        let mut answers = kernel.drain();
+        answers.retain(|message| message.unique != 0);
         let fits = off_by <= 0 && length >= 40;
         if opcode.is_answered() && fits {
-            prop_assert_eq!(answers, 1, "{}", opcode);
+            prop_assert_eq!(answers.len(), 1, "{}: {:?}", opcode, answers);
         } else {
-            prop_assert!(answers <= 1);
+            prop_assert!(answers.len() <= 1, "{}: {:?}", opcode, answers);
         }
         prop_assert!(kernel.server().in_flight().is_empty());
         Ok(())
