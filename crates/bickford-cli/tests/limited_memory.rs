@@ -26,6 +26,14 @@ fn max_bytes(place: &Place) -> u64 {
 }
 
 fn least_limit() -> Option<MemoryLimit> {
+    let devices = fs::read_dir("/sys/class/bdi").unwrap().flatten();
+    if !devices
+        .into_iter()
+        .any(|device| device.path().join("max_bytes").exists())
+    {
+        crate::common::say(format_args!("left out: no max_bytes before Linux 6.2"));
+        return None;
+    }
     MemoryLimit::new(0, 0)
         .inspect_err(|reason| crate::common::say(format_args!("left out: {reason}")))
         .ok()

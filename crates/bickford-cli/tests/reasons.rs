@@ -85,11 +85,18 @@ fn what_layers_turn_off_is_said_once() {
         ),
         ("fault:op=read,errno=EIO", &["kernel pass-through is off"]),
     ];
+    let passes_through = common::passes_through();
     for (layer, parts) in all {
+        // Before Linux 6.9 there is none to turn off.
+        let parts: Vec<&str> = parts
+            .iter()
+            .copied()
+            .filter(|part| passes_through || !part.contains("pass-through"))
+            .collect();
         let arguments = ["--log-file", log.to_str().unwrap(), "--layer", layer];
         assert!(place.mount(&arguments).status.success());
         place.unmount(&place.mountpoint());
-        assert_once(&fs::read_to_string(&log).unwrap(), parts);
+        assert_once(&fs::read_to_string(&log).unwrap(), &parts);
         fs::remove_file(&log).unwrap();
     }
 }

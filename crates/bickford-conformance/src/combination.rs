@@ -199,7 +199,8 @@ impl Combination {
     }
 
     /// The combinations that `make test` has time for: each transport, each preset, each way of
-    /// the data and each lower mode at least once. Where there is no io_uring, `/dev/fuse` takes its place.
+    /// the data and each lower mode at least once. Where there is no io_uring, `/dev/fuse` takes its place, and where
+    /// nothing is passed through, the page cache does.
     #[must_use]
     pub fn default_set() -> Vec<Self> {
         let mut set = vec![
@@ -214,8 +215,14 @@ impl Combination {
             },
         ];
         for one in &mut set {
-            if !one.has_kernel() {
+            if let Some(reason) = one.missing() {
+                eprintln!("left out: {one}: {reason}");
+            }
+            if !has_uring() {
                 one.transport = Transport::Dev;
+            }
+            if one.io == Some(Io::Passthrough) && !passes_through() {
+                one.io = Some(Io::Plain);
             }
         }
         set
@@ -223,11 +230,22 @@ impl Combination {
 
     /// Whether this kernel can do it; what it cannot is said, once for each list.
     fn has_kernel(&self) -> bool {
-        let found = self.transport != Transport::Uring || Path::new(ENABLE_URING).exists();
-        if !found {
-            eprintln!("left out: {self}: no {ENABLE_URING}; FUSE over io_uring needs Linux 6.14");
+        let missing = self.missing();
+        if let Some(reason) = missing {
+            eprintln!("left out: {self}: {reason}");
         }
-        found
+        missing.is_none()
+    }
+
+    /// What this kernel lacks for it.
+    fn missing(&self) -> Option<&'static str> {
+        if self.transport == Transport::Uring && !has_uring() {
+            Some("no FUSE over io_uring; Linux 6.14 is needed")
+        } else if self.io == Some(Io::Passthrough) && !passes_through() {
+            Some("the kernel passes nothing through; Linux 6.9 is needed")
+        } else {
+            None
+        }
     }
 
     /// The combinations of this run, from `BICKFORD_COMBINATIONS`.
@@ -290,6 +308,23 @@ impl Combination {
         }
         pairs
     }
+}
+
+fn has_uring() -> bool {
+    Path::new(ENABLE_URING).exists()
+}
+
+/// Whether this kernel reads and writes backing files itself, as `bickford doctor` tells.
+#[must_use]
+pub fn passes_through() -> bool {
+    static PASSES: OnceLock<bool> = OnceLock::new();
+    *PASSES.get_or_init(|| {
+        // Its status tells of more than that.
+        let output = Command::new(command_path()).arg("doctor").output();
+        let text = String::from_utf8(output.expect("bickford doctor").stdout).expect("UTF-8");
+        let line = text.lines().find(|line| line.starts_with("pass-through"));
+        line.expect("a line on pass-through").contains(" offered")
+    })
 }
 
 /// Whether `bickford mount` has a flag, as its help says.

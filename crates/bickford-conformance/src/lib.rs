@@ -28,7 +28,7 @@ mod sys;
 mod tree;
 mod watchdog;
 
-pub use combination::{Combination, Io, Preset, Transport, flag_exists};
+pub use combination::{Combination, Io, Preset, Transport, flag_exists, passes_through};
 pub use machine::{OpenDevice, fuse_mounts, ordinary_user, require_root};
 pub use mount::{Mount, MountBuilder, StartError, command_path};
 pub use program::{Finished, run, run_ok};

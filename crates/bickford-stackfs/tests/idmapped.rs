@@ -177,8 +177,12 @@ fn a_file_that_two_mounts_show_with_different_owners_is_two() {
     fs::write(first.join("file"), "text").unwrap();
     chown(first.join("file"), Some(5), Some(5)).unwrap();
     // The directory itself has the same owner in both.
-    let mapped = mount_mapped(&first, &second, "0 0 1\n1 100001 999\n");
-    assert!(mapped, "mounts of tmpfs can be id-mapped");
+    if !mount_mapped(&first, &second, "0 0 1\n1 100001 999\n") {
+        support::say(format_args!(
+            "left out: mounts of tmpfs cannot be id-mapped before Linux 6.3"
+        ));
+        return;
+    }
     let mount = Mount::over(lower, |builder| builder.preset(Preset::Fast));
     rustix::mount::unmount(&second, UnmountFlags::DETACH).unwrap();
     for (name, owner) in [("first", 5), ("second", 100_005), ("first", 5)] {

@@ -14,13 +14,16 @@ use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 
 use rustix::fs::IFlags;
-use support::{Mount, Mounted, can_mount, each_preset, permissions, until, with_io};
+use support::{Mount, Mounted, can_mount, each_preset, has, permissions, until, with_io};
 
 /// What `auto` comes to for root.
-fn passthrough() -> Mount {
+fn passthrough() -> Option<Mount> {
+    if !can_mount() || !has(&IoMode::Passthrough) {
+        return None;
+    }
     let mount = Mount::new(Preset::Fast);
     assert_eq!(mount.stackfs.io_mode(), IoMode::Passthrough);
-    mount
+    Some(mount)
 }
 
 fn both(path: std::path::PathBuf) -> File {
@@ -58,7 +61,10 @@ fn closing_costs_no_flush_where_nothing_is_done_then() {
     if !can_mount() {
         return;
     }
-    for io in [IoMode::Plain, IoMode::Passthrough, IoMode::Direct] {
+    for io in [IoMode::Plain, IoMode::Passthrough, IoMode::Direct]
+        .into_iter()
+        .filter(has)
+    {
         let mount = Mount::with(with_io(Preset::Fast.settings(), io));
         for round in 0..5 {
             fs::write(mount.path("f"), [round; 10]).unwrap();
@@ -96,10 +102,7 @@ fn what_one_descriptor_writes_another_reads() {
 
 #[test]
 fn all_opens_of_a_file_share_one_backing_file() {
-    if !can_mount() {
-        return;
-    }
-    let mount = passthrough();
+    let Some(mount) = passthrough() else { return };
     fs::write(mount.path("f"), "text").unwrap();
     let reader = File::open(mount.path("f")).unwrap();
     let registered = mount.stackfs.passthrough_len();
@@ -116,10 +119,7 @@ fn all_opens_of_a_file_share_one_backing_file() {
 fn a_file_that_is_opened_often_does_not_drive_others_out() {
     const FILES: usize = 8;
     const OPENS: u64 = 1_000;
-    if !can_mount() {
-        return;
-    }
-    let mount = passthrough();
+    let Some(mount) = passthrough() else { return };
     let name = |file| format!("f{file}");
     for file in 0..FILES {
         fs::write(mount.below(name(file)), "text").unwrap();
@@ -136,10 +136,7 @@ fn a_file_that_is_opened_often_does_not_drive_others_out() {
 
 #[test]
 fn a_set_user_id_file_is_passed_through_like_others() {
-    if !can_mount() {
-        return;
-    }
-    let mount = passthrough();
+    let Some(mount) = passthrough() else { return };
     fs::write(mount.below("f"), "text").unwrap();
     fs::set_permissions(mount.below("f"), permissions(0o4755)).unwrap();
     let file = both(mount.path("f"));
@@ -194,7 +191,10 @@ fn without_extended_attributes_files_are_made_and_written() {
     if !can_mount() {
         return;
     }
-    for io in [IoMode::Passthrough, IoMode::Cached, IoMode::Direct] {
+    for io in [IoMode::Passthrough, IoMode::Cached, IoMode::Direct]
+        .into_iter()
+        .filter(has)
+    {
         let mut settings = with_io(Preset::Fast.settings(), io);
         settings.xattr = false;
         let mount = Mount::with(settings);
@@ -281,7 +281,10 @@ fn on_disk_and_tmpfs(test: impl Fn(&Mount)) {
         IoMode::Cached,
         IoMode::Direct,
         IoMode::Plain,
-    ] {
+    ]
+    .into_iter()
+    .filter(has)
+    {
         for lower in [tempfile::tempdir(), memory()].into_iter().flatten() {
             let settings = with_io(Preset::Fast.settings(), io);
             test(&Mount::over(lower, |builder| builder.settings(settings)));
@@ -447,10 +450,7 @@ fn what_was_written_before_a_file_is_protected_is_there() {
 
 #[test]
 fn the_kernel_forgets_a_removed_file_and_so_does_its_registration() {
-    if !can_mount() {
-        return;
-    }
-    let mount = passthrough();
+    let Some(mount) = passthrough() else { return };
     for number in 0..50 {
         fs::write(mount.below(number.to_string()), "x").unwrap();
         fs::read(mount.path(number.to_string())).unwrap();
@@ -463,7 +463,7 @@ fn the_kernel_forgets_a_removed_file_and_so_does_its_registration() {
 
 #[test]
 fn a_file_that_others_may_remove_stays_open_for_nobody() {
-    if !can_mount() {
+    if !can_mount() || !has(&IoMode::Passthrough) {
         return;
     }
     let settings = with_io(Preset::Base.settings(), IoMode::Passthrough);
@@ -477,7 +477,7 @@ fn a_file_that_others_may_remove_stays_open_for_nobody() {
 
 #[test]
 fn direct_io_is_refused_where_there_is_none_below() {
-    if !can_mount() {
+    if !can_mount() || !has(&IoMode::Passthrough) {
         return;
     }
     let place = tempfile::tempdir().unwrap();
@@ -502,10 +502,7 @@ fn direct_io_is_refused_where_there_is_none_below() {
 
 #[test]
 fn a_reader_may_not_write_what_the_kernel_passes_through() {
-    if !can_mount() {
-        return;
-    }
-    let mount = passthrough();
+    let Some(mount) = passthrough() else { return };
     File::create_new(mount.path("f")).unwrap();
     if mark(&mount.below("f"), IFlags::IMMUTABLE, true).is_err() {
         support::say(format_args!("left out: no immutable files here"));
@@ -531,7 +528,10 @@ fn more_files_than_descriptors_are_made_and_nameless_ones_kept() {
         IoMode::Passthrough,
         IoMode::Cached,
         IoMode::Direct,
-    ] {
+    ]
+    .into_iter()
+    .filter(has)
+    {
         let settings = with_io(Preset::Fast.settings(), io);
         let lower = tempfile::tempdir().unwrap();
         let mount = Mount::over(lower, |builder| builder.settings(settings).descriptors(512));

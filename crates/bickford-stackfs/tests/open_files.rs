@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use bickford_stackfs::{IoMode, Preset, Settings};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
-use support::{Mount, alone, can_mount, descriptors, with_io};
+use support::{Mount, alone, can_mount, descriptors, has, with_io};
 
 const DESCRIPTORS: usize = 512;
 const FILES: usize = 600;
@@ -79,7 +79,7 @@ fn use_it(mount: &Mount, name: &str, file: &File, again: &File) {
 #[test]
 fn opens_do_not_end_where_descriptors_do() {
     let _alone = alone();
-    if !can_mount() {
+    if !can_mount() || !has(&IoMode::Passthrough) {
         return;
     }
     for exclusive in [true, false] {
@@ -110,7 +110,7 @@ fn opens_do_not_end_where_descriptors_do() {
 #[test]
 fn files_that_are_only_read_keep_few_descriptors() {
     let _alone = alone();
-    if !can_mount() {
+    if !can_mount() || !has(&IoMode::Passthrough) {
         return;
     }
     let mount = mounted(passthrough(true));
@@ -139,7 +139,7 @@ fn files_that_are_only_read_keep_few_descriptors() {
 #[test]
 fn nameless_files_live_without_a_descriptor() {
     let _alone = alone();
-    if !can_mount() {
+    if !can_mount() || !has(&IoMode::Passthrough) {
         return;
     }
     let mount = mounted(passthrough(true));

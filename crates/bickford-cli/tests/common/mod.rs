@@ -381,6 +381,12 @@ fn so_far(mut pipe: impl Read + AsFd) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Whether this kernel offers pass-through.
+pub(crate) fn passes_through() -> bool {
+    let offer = bickford::mount::probe_kernel().unwrap();
+    offer.flags.contains(bickford::abi::InitFlags::PASSTHROUGH)
+}
+
 /// Writes to standard error where the output of tests that pass is captured, too.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
