@@ -28,9 +28,10 @@ use crate::cli::Failure;
 /// Show each request of a FUSE mount as it ends, with the time it spent in every stage, and at the
 /// end those without an answer.
 ///
-/// The kernel's tracepoints are used, so that it works for any daemon. Needs root and tracefs. The
+/// The kernel's tracepoints are used (Linux 6.12), so that it works for any daemon. Needs root and tracefs. The
 /// mount itself is not touched, and nothing stays enabled afterwards. Pass-through I/O makes no
-/// requests; FORGET and INTERRUPT have no tracepoints.
+/// requests; FORGET and INTERRUPT have no tracepoints. Linux 6.12 does not tell which answer is to which request: they
+/// are joined by their order, and of several under way at once the times and errors may be those of another.
 ///
 /// Where bickford serves the mount, its own times are joined, in microseconds: "queued" until the
 /// daemon has the request, "decode" in the library before the handler, "handler", and "reply" from

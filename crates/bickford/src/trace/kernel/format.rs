@@ -29,6 +29,16 @@ impl Format {
         Ok(Self::parse(&text))
     }
 
+    /// The same of an event of FUSE, which older kernels do not have.
+    pub(super) fn of_fuse(tracefs: &Path, event: &str) -> io::Result<Self> {
+        Self::read(tracefs, event).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                io::Error::new(error.kind(), format!("{error}; Linux 6.12 or later has it"))
+            }
+            _ => error,
+        })
+    }
+
     pub(super) fn parse(text: &str) -> Self {
         let mut format = Self::default();
         for line in text.lines() {

@@ -4,8 +4,8 @@
 //! They are read through an instance of tracefs of its own, which is removed afterwards, so that
 //! nothing is left enabled and other users of tracing are not disturbed. Pages are read as the kernel
 //! wrote them, since formatting each event as text would cost more than many requests do. FORGET and
-//! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests. Linux 6.11 to 6.13
-//! number a request only after they have told that it was sent: there the two are joined by the order of
+//! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests. Some kernels (Linux
+//! 6.12) number a request only after they have told that it was sent: there the two are joined by the order of
 //! requests. Then of requests that were under way at once the times and errors may be told of one another; how many there
 //! were of which opcode is right there, too.
 //!
@@ -44,7 +44,8 @@ use super::stamp::monotonic;
 pub struct KernelRequest {
     /// Number of the connection, as in /sys/fs/fuse/connections.
     pub connection: u32,
-    /// Number of the request within its connection. Of one that has not ended Linux 6.11 to 6.13 do not tell it: 0.
+    /// Number of the request within its connection. 0 of one that has not ended, where
+    /// the kernel numbers it too late.
     pub unique: u64,
     /// Number of the opcode.
     pub opcode: u32,
@@ -119,7 +120,7 @@ impl Tracepoints {
     pub fn open(connection: Option<u32>) -> io::Result<Self> {
         let root = tracefs()?;
         let [send, end] = EVENTS;
-        let (send, end) = (Format::read(&root, send)?, Format::read(&root, end)?);
+        let (send, end) = (Format::of_fuse(&root, send)?, Format::of_fuse(&root, end)?);
         let instance = Instance::make(&root)?;
         let buffers = instance.buffers()?;
         instance.enable(connection)?;

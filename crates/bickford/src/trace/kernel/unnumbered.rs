@@ -1,5 +1,5 @@
-//! Joins the events of kernels that trace the sending of a request before they give it its number (Linux 6.11 to
-//! 6.13): such an event has the number 0, and only the end tells which it was.
+//! Joins the events of kernels that trace the sending of a request before they give it its number (Linux 6.12 is
+//! one): such an event has the number 0, and only the end tells which it was.
 //!
 //! Numbers rise in the order in which requests are sent, by two or, where FORGET and INTERRUPT come between, by
 //! more. Whenever nothing is under way, the ends in the order of their numbers are those of what was sent, in that
