@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bickford_abi::InitFlags;
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::SessionConfig;
 use crate::dispatch::Server;
@@ -127,13 +126,6 @@ impl Plan {
             Ok(prepared) if settled => match prepared.start(server) {
                 Ok(rings) => return Ok(with_rings(rings)),
                 Err(StartError::Broken(error)) => return Err(error),
-                Err(StartError::Refused(_)) if has_ended(device) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::ConnectionRefused,
-                        "the kernel ended the connection when INIT was answered: it refuses what was settled, or \
-                         somebody aborted it",
-                    ));
-                }
                 Err(StartError::Refused(error)) => {
                     tracing::warn!("io_uring: {error}; going on over /dev/fuse");
                     error.to_string()
@@ -157,13 +149,6 @@ impl Plan {
         };
         Ok((Carrier::DevFuse(pool), transport))
     }
-}
-
-/// Whether the connection of a device has ended.
-fn has_ended(device: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(device, PollFlags::empty())];
-    let found = rustix::event::poll(&mut polled, Some(&Timespec::default()));
-    found.is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
 }
 
 fn with_rings(rings: Rings) -> (Carrier, TransportInForce) {

@@ -4,6 +4,7 @@ use std::io;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
 
 /// A private anonymous mapping; zero where nothing was written.
 #[derive(Debug)]
@@ -19,7 +20,8 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn new(length: usize) -> io::Result<Self> {
-        let length = length.next_multiple_of(4096).max(4096);
+        let page = page_size();
+        let length = length.next_multiple_of(page).max(page);
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
         let start =
@@ -47,7 +49,7 @@ impl Mapping {
 
     /// Gives the memory from `keep` bytes on back to the system; it reads as zero afterwards.
     pub(crate) fn discard_beyond(&mut self, keep: usize) {
-        let keep = keep.next_multiple_of(4096);
+        let keep = keep.next_multiple_of(page_size());
         if keep >= self.length {
             return;
         }
@@ -72,5 +74,21 @@ impl Drop for Mapping {
         if let Err(error) = result {
             tracing::debug!("munmap: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_is_given_back_whatever_the_size_of_a_page() {
+        let mut mapping = Mapping::new(3 * page_size() - 1).unwrap();
+        mapping.as_mut_slice().fill(1);
+        mapping.discard_beyond(1000);
+        let (kept, given) = mapping.as_slice().split_at(page_size());
+        assert!(kept.iter().all(|byte| *byte == 1));
+        assert_eq!(given.len(), 2 * page_size());
+        assert!(given.iter().all(|byte| *byte == 0));
     }
 }
