@@ -128,8 +128,16 @@ impl Device {
         };
         device.inodes = room.more_inodes();
         write_image(&image, room.length(), stop)?;
-        let arguments = ["--find", "--show", "--direct-io=on", utf8(&image)?];
-        let name = tool("losetup", &arguments)?;
+        let attach = |direct| {
+            let arguments = ["--find", "--show", direct, utf8(&image)?];
+            tool("losetup", &arguments)
+        };
+        // Else the host's page cache would hold the image, too. It is the image where that is a tmpfs, of which older
+        // kernels (Linux 6.1) allow no direct I/O.
+        let name = match attach("--direct-io=on") {
+            Err(_) if device.tmpfs.is_some() => attach("--direct-io=off")?,
+            attached => attached?,
+        };
         device.held = File::open(&name).ok();
         device.device = Some(name);
         Ok(device)

@@ -85,7 +85,7 @@ static int32_t open_file(struct state *state, uint64_t node, bickford_answer *an
 	answer->backing = bickford_reply_open_backing(reply, file, &state->backing[node]);
 	close(file);
 	if (answer->backing == BICKFORD_ERROR_SYSTEM) {
-		CHECK(strstr(bickford_last_error(), "max_stack_depth=1") != NULL);
+		CHECK(strstr(bickford_last_error(), "Linux 6.9") != NULL);
 		__atomic_fetch_add(&state->refused, 1, __ATOMIC_SEQ_CST);
 		return ENOTSUP;
 	}
