@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bickford_abi::{InHeader, InitIn, Opcode, OutHeader};
@@ -78,6 +79,7 @@ pub struct Kernel {
     inbox: Arc<Inbox>,
     responder: Arc<dyn Responder>,
     next: u64,
+    notify: Option<JoinHandle<()>>,
 }
 
 impl Kernel {
@@ -91,10 +93,12 @@ impl Kernel {
         let server = Arc::new(Server::new(filesystem, config));
         let inbox = Arc::new(Inbox::default());
         let responder: Arc<dyn Responder> = inbox.clone();
-        if let Err(error) = server.queue().serve(inbox.clone()) {
-            tracing::error!("no thread for notifications: {error}");
-        }
+        let notify = server.queue().serve(inbox.clone());
+        let notify = notify
+            .inspect_err(|error| tracing::error!("no thread for notifications: {error}"))
+            .ok();
         Self {
+            notify,
             worker: server.worker(1),
             server,
             inbox,
@@ -196,6 +200,13 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.server.destroy();
+        // What is called after a notification may drop it.
+        if let Some(notify) = self.notify.take()
+            && notify.thread().id() != thread::current().id()
+            && notify.join().is_err()
+        {
+            tracing::error!("the thread of notifications panicked");
+        }
     }
 }
 
