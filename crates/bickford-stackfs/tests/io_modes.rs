@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bickford::abi::Opcode;
+use bickford::abi::{InitFlags, Opcode};
 use bickford_stackfs::{IoMode, Preset};
 
 use rustix::fs::IFlags;
@@ -304,6 +304,12 @@ with mmap.mmap(file, 0) as mapped:
     mapped[500000:500005] = b'hello'
     print(os.lseek(file, 0, os.SEEK_DATA) <= 500000 < os.lseek(file, 500000, os.SEEK_HOLE))";
     let found = |mount: &Mount| {
+        let is_direct = mount.stackfs.io_mode() == IoMode::Direct;
+        if is_direct && !support::offers(InitFlags::DIRECT_IO_ALLOW_MMAP) {
+            return support::say(format_args!(
+                "left out: files with direct I/O are mapped from Linux 6.6 on"
+            ));
+        }
         let mut python = Command::new("python3");
         let output = python.args(["-c", seek]).arg(mount.path("f")).output();
         let output = output.unwrap();

@@ -289,14 +289,16 @@ pub(crate) fn can_mount() -> bool {
     root
 }
 
+/// Whether this kernel has a feature.
+pub(crate) fn offers(feature: InitFlags) -> bool {
+    static OFFERED: OnceLock<InitFlags> = OnceLock::new();
+    let offered = OFFERED.get_or_init(|| probe_kernel().unwrap().flags);
+    offered.contains(feature)
+}
+
 /// Whether this kernel has data travel so; if not it is said.
 pub(crate) fn has(io: &IoMode) -> bool {
-    static PASSES: OnceLock<bool> = OnceLock::new();
-    let passes = || {
-        let offer = probe_kernel().unwrap();
-        offer.flags.contains(InitFlags::PASSTHROUGH)
-    };
-    let has = *io != IoMode::Passthrough || *PASSES.get_or_init(passes);
+    let has = *io != IoMode::Passthrough || offers(InitFlags::PASSTHROUGH);
     if !has {
         say(format_args!("left out: Linux passes through from 6.9 on"));
     }
