@@ -36,8 +36,9 @@ fn a_change_of_a_directory_has_no_attributes_asked_for() {
         // A request is counted when it has been answered, which may be after the caller goes on.
         until("all are counted", || count(Opcode::Mkdir) > MADE);
         let asked = count(Opcode::Getattr) - before;
-        let expected = if checked { MADE } else { 0 };
-        assert_eq!(asked, expected, "checked: {checked}");
+        // Where the kernel checks, Linux 6.18 asks after each change, and 7.2 does not.
+        let most = if checked { MADE } else { 0 };
+        assert!(asked <= most, "checked: {checked}, {asked}");
     }
 }
 
