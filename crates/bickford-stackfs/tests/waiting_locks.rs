@@ -6,7 +6,7 @@ mod support;
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bickford_stackfs::Preset;
+use bickford_stackfs::{Preset, raise_descriptor_limit};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -24,6 +24,8 @@ fn an_unlock_gets_through_however_many_wait() {
     if !can_mount() {
         return;
     }
+    // An eighth of the descriptors is for locks.
+    raise_descriptor_limit().unwrap();
     let mount = Mount::new(Preset::Opt);
     std::fs::write(mount.below("f"), "").unwrap();
     let open = || File::open(mount.path("f")).unwrap();
