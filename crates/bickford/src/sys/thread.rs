@@ -70,6 +70,18 @@ pub(crate) fn end() -> ! {
     unreachable!("exit(2) returned")
 }
 
+/// Sleeps for a millisecond, and until that was a wait: on a slow machine it can be over before it is one.
+#[cfg(test)]
+pub(crate) fn sleep_and_wait() {
+    let before = waits();
+    for _ in 0..1_000 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        if waits() > before {
+            break;
+        }
+    }
+}
+
 /// Has a system call fail with EPERM on the calling thread and those that it starts, as a system call filter
 /// does: seccomp(2).
 #[cfg(test)]
@@ -127,7 +139,7 @@ mod tests {
     #[test]
     fn who_sleeps_waits() {
         let before = waits();
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        sleep_and_wait();
         assert!(waits() > before);
     }
 }

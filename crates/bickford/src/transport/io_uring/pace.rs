@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_second_method_that_waits_makes_cautious_for_a_while() {
         let (mut watch, pace) = (Watch::default(), Pace::default());
-        let wait = || sleep(Duration::from_millis(1));
+        let wait = thread::sleep_and_wait;
         run(&mut watch, &pace, wait);
         assert!(!pace.is_cautious(Stamp::now()), "not known yet");
         run(&mut watch, &pace, wait);
