@@ -522,6 +522,10 @@ impl Inner {
         if !self.may_be_dirty(op.node) {
             return reply.complete(seek(&file, op.offset, op.whence));
         }
+        if !self.in_force().drops_what_is_written {
+            // Then the kernel takes all of every file for data, whatever it is.
+            return reply.error(Errno::NOSYS);
+        }
         // The page cache holds data where the lower file still has holes, written through a mapping without a
         // write-back cache, too, and the kernel asks without writing them back first.
         let (offset, whence) = (op.offset, op.whence);

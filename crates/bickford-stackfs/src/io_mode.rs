@@ -75,7 +75,13 @@ pub(crate) struct InForce {
     pub(crate) write_back: bool,
     /// The kernel opens directories without asking ([`crate::listings`]).
     pub(crate) opens_directories: bool,
+    /// When the kernel drops pages, what was written back of them before has been answered. Older kernels write back
+    /// copies of pages, for which nothing waits.
+    pub(crate) drops_what_is_written: bool,
 }
+
+/// The minor version since which the kernel writes back pages themselves: Linux 6.16.
+const WRITES_PAGES_SINCE: u32 = 44;
 
 /// What this process may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +186,7 @@ pub(crate) fn settle(
         io,
         write_back,
         opens_directories,
+        drops_what_is_written: negotiation.kernel_minor() >= WRITES_PAGES_SINCE,
     })
 }
 

@@ -195,6 +195,7 @@ impl Inner {
             io: self.settings.io,
             write_back: false,
             opens_directories: false,
+            drops_what_is_written: false,
         };
         self.in_force.get().copied().unwrap_or(asked)
     }
