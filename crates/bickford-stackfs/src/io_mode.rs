@@ -211,17 +211,36 @@ mod tests {
         powers: Powers,
         beneath: Beneath,
     ) -> Result<InForce, Errno> {
+        let mut settings = Preset::Fast.settings();
+        settings.io = io;
+        let mut negotiation = Negotiation::new(&offer(45, offered));
+        settle(&settings, powers, beneath, &mut negotiation)
+    }
+
+    fn offer(minor: u32, offered: InitFlags) -> InitIn {
         let (flags, flags2) = (offered | InitFlags::INIT_EXT).to_words();
-        let init = InitIn {
+        InitIn {
             major: 7,
-            minor: 45,
+            minor,
             flags,
             flags2,
             ..InitIn::default()
+        }
+    }
+
+    #[test]
+    fn older_kernels_drop_pages_before_they_are_written() {
+        let powers = Powers {
+            register: false,
+            override_modes: true,
         };
-        let mut settings = Preset::Fast.settings();
-        settings.io = io;
-        settle(&settings, powers, beneath, &mut Negotiation::new(&init))
+        for minor in [WRITES_PAGES_SINCE - 1, WRITES_PAGES_SINCE] {
+            let mut negotiation = Negotiation::new(&offer(minor, InitFlags::NO_OPEN_SUPPORT));
+            let settings = Preset::Fast.settings();
+            let in_force = settle(&settings, powers, Beneath::default(), &mut negotiation);
+            let waits = in_force.unwrap().drops_what_is_written;
+            assert_eq!(waits, minor == WRITES_PAGES_SINCE, "7.{minor}");
+        }
     }
 
     #[test]

@@ -60,7 +60,8 @@ fn an_idle_mount_is_not_accounted_as_waiting_for_io() {
     loop {
         let before = idle();
         thread::sleep(Duration::from_millis(200));
-        let [idle, waiting] = [0, 1].map(|kind| idle()[kind].saturating_sub(before[kind]));
+        let after = idle();
+        let [idle, waiting] = [0, 1].map(|kind| after[kind].saturating_sub(before[kind]));
         waited += waiting;
         if idle >= 10 {
             break;

@@ -7,7 +7,7 @@
 //! INTERRUPT have no such tracepoints, and I/O that the kernel passes through makes no requests. Some kernels (Linux
 //! 6.12) number a request only after they have told that it was sent: there the two are joined by the order of
 //! requests. Then of requests that were under way at once the times and errors may be told of one another; how many there
-//! were of which opcode is right there, too.
+//! were of which opcode is right there, too, but for as many as were under way when tracing began.
 //!
 //! On request ([`Tracepoints::watch`]) one thread is followed beside them, by the tracepoints of the
 //! scheduler and of system calls, in the same instance and by the same clock. [`SystemCalls`] follows those of all
