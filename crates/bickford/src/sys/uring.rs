@@ -18,7 +18,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::mapping::Mapping;
+use super::payloads::Area;
 
 /// Commands and completions that one ring has room for at a time; more are submitted in turns.
 const DEPTH: u32 = 16;
@@ -31,52 +31,29 @@ const DEVICE: types::Fixed = types::Fixed(0);
 /// Segments that a registration names: header and payload.
 const SEGMENTS: u32 = 2;
 
-/// Where the payload begins; headers and the segment list come before it.
-const PAYLOAD_AT: usize = 4096;
+/// Where the list of segments lies behind the header.
 const SEGMENTS_AT: usize = 1024;
 const _: () = assert!(size_of::<UringReqHeader>() <= SEGMENTS_AT);
-
-/// Memory of one entry: header, segment list, payload.
-#[derive(Debug)]
-pub(crate) struct Area {
-    mapping: Mapping,
-    payload: usize,
-}
+const _: () = assert!(SEGMENTS_AT + size_of::<[libc::iovec; 2]>() <= Area::HEAD);
 
 impl Area {
-    pub(crate) fn new(payload: usize) -> io::Result<Self> {
-        Ok(Self {
-            mapping: Mapping::new(PAYLOAD_AT + payload)?,
-            payload,
-        })
-    }
-
-    fn header_at(&self) -> *mut u8 {
-        self.mapping.start()
-    }
-
-    fn payload_at(&self) -> *mut u8 {
-        // SAFETY: the mapping is longer than PAYLOAD_AT.
-        unsafe { self.mapping.start().add(PAYLOAD_AT) }
-    }
-
     /// Writes the list of segments and answers with its address, which the kernel reads while the
     /// registration is submitted.
     fn segments(&self) -> u64 {
         let list = [
             libc::iovec {
-                iov_base: self.header_at().cast(),
+                iov_base: self.head().cast(),
                 iov_len: size_of::<UringReqHeader>(),
             },
             libc::iovec {
-                iov_base: self.payload_at().cast(),
-                iov_len: self.payload,
+                iov_base: self.payload().cast(),
+                iov_len: self.payload_size(),
             },
         ];
-        // SAFETY: the first page belongs to the mapping, is aligned, and holds the list at
-        // SEGMENTS_AT; nobody else touches these bytes.
+        // SAFETY: the head belongs to the area, is aligned, and holds the list at SEGMENTS_AT;
+        // nobody else touches these bytes.
         unsafe {
-            let at = self.mapping.start().add(SEGMENTS_AT);
+            let at = self.head().add(SEGMENTS_AT);
             at.cast::<[libc::iovec; 2]>().write(list);
             at as u64
         }
@@ -89,9 +66,15 @@ pub(crate) struct Held {
     area: Area,
     index: u32,
     commit_id: u64,
+    due: bool,
 }
 
 impl Held {
+    /// Whether the one who gave out the memory should look at it: see [`Area::moved`].
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
     /// The entry's number in its queue.
     pub(crate) fn index(&self) -> u32 {
         self.index
@@ -101,25 +84,26 @@ impl Held {
     pub(crate) fn header(&self) -> UringReqHeader {
         // SAFETY: the memory is mapped, aligned to a page, valid for every bit pattern, and the
         // kernel does not write while the entry is held.
-        unsafe { self.area.header_at().cast::<UringReqHeader>().read() }
+        unsafe { self.area.head().cast::<UringReqHeader>().read() }
     }
 
     /// The first `length` bytes of the payload, or all of it.
     pub(crate) fn payload(&self, length: usize) -> &[u8] {
-        let length = length.min(self.area.payload);
+        let length = length.min(self.area.payload_size());
         // SAFETY: inside the mapping; while the entry is held and shared nobody writes.
-        unsafe { std::slice::from_raw_parts(self.area.payload_at(), length) }
+        unsafe { std::slice::from_raw_parts(self.area.payload(), length) }
     }
 
     /// Room for the answer.
     pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
         // SAFETY: inside the mapping; the entry is held and borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.area.payload_at(), self.area.payload) }
+        unsafe { std::slice::from_raw_parts_mut(self.area.payload(), self.area.payload_size()) }
     }
 
     /// Writes the header of the answer, whose `payload` bytes are already in their place.
     pub(crate) fn set_answer(&mut self, unique: u64, error: i32, payload: usize) {
-        let payload = payload.min(self.area.payload);
+        let payload = payload.min(self.area.payload_size());
+        self.due |= self.area.moved(payload);
         let length = size_of::<OutHeader>() + payload;
         let out = OutHeader {
             len: u32::try_from(length).unwrap_or(u32::MAX),
@@ -131,7 +115,7 @@ impl Held {
             payload_sz: u32::try_from(payload).unwrap_or(u32::MAX),
             ..UringEntInOut::default()
         };
-        let header = self.area.header_at().cast::<UringReqHeader>();
+        let header = self.area.head().cast::<UringReqHeader>();
         // SAFETY: as in `payload_mut`; both fields lie inside the header and are written as the
         // kernel reads them.
         unsafe {
@@ -363,8 +347,11 @@ impl Ring {
             area,
             index,
             commit_id: 0,
+            due: false,
         };
-        held.commit_id = held.header().ring_ent_in_out.commit_id;
+        let came = held.header().ring_ent_in_out;
+        held.commit_id = came.commit_id;
+        held.due = held.area.moved(came.payload_sz as usize);
         Ok(Some(Event::Request(held)))
     }
 }

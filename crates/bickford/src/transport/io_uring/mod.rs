@@ -19,6 +19,7 @@ mod entry;
 mod handover;
 mod kick;
 mod pace;
+mod pages;
 mod probe;
 mod queue;
 mod reader;
@@ -46,7 +47,8 @@ pub use yielding::yielding_obstacle;
 use super::{Workers, Yielding};
 use crate::dispatch;
 use crate::filesystem::MAX_WRITE;
-use crate::sys::uring::{Area, Event, Ring};
+use crate::sys::payloads::Areas;
+use crate::sys::uring::{Event, Ring};
 use queue::Queue;
 use spawn::{Role, Starting};
 
@@ -75,6 +77,7 @@ struct Shared {
     workers: AtomicUsize,
     kickers: Vec<kick::Kicker>,
     pace: pace::Pace,
+    pages: pages::Pages,
     yielding: yielding::Common,
     /// Number of the connection, where it is known.
     connection: Option<u32>,
@@ -91,6 +94,13 @@ impl Shared {
     /// Has the watcher look at the queues until none is short of entries.
     fn watch(&self) {
         if !self.watching.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::SeqCst) {
+            self.ring_bell();
+        }
+    }
+
+    /// Has the watcher look for entries that much has gone through.
+    fn look_at_pages(&self) {
+        if self.pages.ask() {
             self.ring_bell();
         }
     }
@@ -186,17 +196,19 @@ impl Prepared {
         let cpus = probe::possible_cpus()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (threads_begin, threads_max) = threads(workers, cpus, descriptors())?;
+        let payload = payload_size();
         let shared = Arc::new(Shared {
             device: Arc::clone(device),
-            payload: payload_size(),
+            payload,
             queues: (0..cpus)
-                .map(|number| Arc::new(Queue::new(number)))
+                .map(|number| Arc::new(Queue::new(number, payload)))
                 .collect(),
             threads_max,
             threads_begin,
             workers: AtomicUsize::new(1),
             kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
             pace: pace::Pace::default(),
+            pages: pages::Pages::default(),
             yielding: yielding::Common::new(yielding),
             connection,
             stopping: AtomicBool::new(false),
@@ -296,7 +308,7 @@ fn refused(shared: &Shared, error: io::Error) -> StartError {
 fn go_back(device: &OwnedFd) -> io::Result<()> {
     let mut ring = Ring::new(device, 0)?;
     // Without room for any request.
-    ring.register(Area::new(0)?, 0)?;
+    ring.register(Areas::new(0).area()?, 0)?;
     ring.submit(0)?;
     match ring.next_event()? {
         Some(Event::Lost(Errno::INVAL | Errno::OPNOTSUPP)) => Ok(()),

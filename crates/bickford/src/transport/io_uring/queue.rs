@@ -8,6 +8,7 @@ use rustix::process::Pid;
 
 use super::entry::Port;
 use super::handover::Handover;
+use crate::sys::payloads::Areas;
 
 /// What others see of a thread that serves a queue.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub(super) struct Queue {
     available: AtomicIsize,
     /// Entries that were registered.
     registered: AtomicUsize,
+    /// The memory of its entries, apart from that of other CPUs.
+    pub(super) areas: Areas,
     members: Mutex<Vec<Arc<Member>>>,
     /// The thread that takes several requests at a time, where threads may.
     front: OnceLock<Arc<Member>>,
@@ -76,11 +79,12 @@ const RESERVE: usize = 64;
 const _: () = assert!(RESERVE > 2 * super::THREADS_MAX);
 
 impl Queue {
-    pub(super) fn new(number: u16) -> Self {
+    pub(super) fn new(number: u16, payload: usize) -> Self {
         Self {
             number,
             available: AtomicIsize::new(0),
             registered: AtomicUsize::new(0),
+            areas: Areas::new(payload),
             members: Mutex::default(),
             front: OnceLock::new(),
             handover: Arc::default(),

@@ -16,7 +16,8 @@ use super::queue::{Member, Queue};
 use super::yielding::Callers;
 use crate::decode::{Incoming, Malformed};
 use crate::dispatch::{self, Worker};
-use crate::sys::uring::{Area, Event, Held, Ring};
+use crate::sys::payloads::Area;
+use crate::sys::uring::{Event, Held, Ring};
 use crate::trace::Stamp;
 use crate::transport::{Outgoing, Responder};
 
@@ -364,6 +365,9 @@ impl Server {
         self.port.collect(&mut answered);
         for held in answered.drain(..) {
             committed |= held.index() == entry;
+            if held.is_due() {
+                self.shared.look_at_pages();
+            }
             if let Some(receiver) = self.port.receiver() {
                 receiver.take_over(held);
                 continue;
@@ -400,7 +404,7 @@ impl Server {
     /// Adds entries to this ring, which has none that waits.
     fn add_entries(&mut self) -> io::Result<()> {
         for _ in 0..REPLACEMENTS {
-            let area = match Area::new(self.shared.payload) {
+            let area = match self.queue.areas.area() {
                 Ok(area) => area,
                 Err(error) => {
                     tracing::error!(queue = self.queue.number, "no memory for an entry: {error}");

@@ -16,7 +16,8 @@ use super::kick::kick;
 use super::queue::{Member, Queue};
 use super::ring::Server;
 use crate::dispatch;
-use crate::sys::uring::{Area, Ring};
+use crate::sys::payloads::Area;
+use crate::sys::uring::Ring;
 
 /// A thread that has everything it needs and waits for the word to register.
 #[derive(Debug)]
@@ -150,7 +151,7 @@ fn prepare(shared: &Shared, queue: &Arc<Queue>) -> io::Result<(Ring, Area, Arc<M
     // A system call filter may allow the one and not the other.
     ring.submit(0)
         .map_err(|error| io::Error::new(error.kind(), format!("io_uring_enter: {error}")))?;
-    let area = Area::new(shared.payload)?;
+    let area = queue.areas.area()?;
     let member = Arc::new(Member {
         thread: gettid(),
         turns: AtomicU64::new(0),

@@ -18,7 +18,7 @@ use super::schedule::{self, Schedule};
 use super::signals;
 use super::spawn::Role;
 use super::yielding::QUIET;
-use super::{Part, Shared, spawn};
+use super::{Part, Shared, pages, spawn};
 use crate::dispatch;
 
 /// A thread that is in the same handler after this time is stuck.
@@ -106,6 +106,9 @@ impl Watcher {
                 }
                 if self.shared.watching.load(Ordering::SeqCst) {
                     self.look_for_stuck();
+                }
+                if self.shared.pages.is_asked() {
+                    pages::start(&self.shared, &self.dispatcher);
                 }
                 // Linux 6.18 tells of no signal that a caller got before its request was handed over.
                 let in_flight = self.dispatcher.in_flight();
