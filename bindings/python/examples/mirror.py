@@ -1,0 +1,156 @@
+"""Passes a directory through, each operation to the system call of its name. As root:
+
+    python3 mirror.py SOURCE MOUNTPOINT [OPTIONS]
+"""
+
+import errno
+import os
+import signal
+import sys
+
+import bickford
+
+
+class Mirror(bickford.FileSystem):
+    def __init__(self, source):
+        self.source = source
+
+    def below(self, path):
+        return self.source + path
+
+    def at(self, path, handle):
+        """What an open file is known by, whatever has become of its name."""
+        return self.below(path) if handle is None else handle
+
+    def getattr(self, path, handle):
+        return os.lstat(self.below(path)) if handle is None else os.fstat(handle)
+
+    def readlink(self, path):
+        return os.readlink(self.below(path))
+
+    def symlink(self, path, target):
+        os.symlink(target, self.below(path))
+        self.give(path)
+
+    def mknod(self, path, mode, device):
+        os.mknod(self.below(path), mode, device)
+        self.give(path)
+
+    def mkdir(self, path, mode):
+        os.mkdir(self.below(path), mode)
+        self.give(path)
+
+    def give(self, path):
+        """What somebody made belongs to them."""
+        caller = bickford.caller()
+        os.lchown(self.below(path), caller.uid, caller.gid)
+
+    def unlink(self, path):
+        os.unlink(self.below(path))
+
+    def rmdir(self, path):
+        os.rmdir(self.below(path))
+
+    def rename(self, path, new, flags):
+        if flags:
+            # Python has no renameat2(2).
+            raise OSError(errno.EINVAL, "flags of a rename")
+        os.rename(self.below(path), self.below(new))
+
+    def link(self, path, handle, new):
+        if path is None:
+            raise FileNotFoundError(errno.ENOENT, "no name is left")
+        os.link(self.below(path), self.below(new), follow_symlinks=False)
+
+    def chmod(self, path, handle, mode):
+        os.chmod(self.at(path, handle), mode)
+
+    def chown(self, path, handle, uid, gid):
+        if handle is None:
+            os.lchown(self.below(path), uid, gid)
+        else:
+            os.fchown(handle, uid, gid)
+
+    def truncate(self, path, handle, size):
+        os.truncate(self.at(path, handle), size)
+
+    def utimens(self, path, handle, accessed, modified):
+        found = self.getattr(path, handle)
+        times = (
+            found.st_atime_ns if accessed is None else accessed,
+            found.st_mtime_ns if modified is None else modified,
+        )
+        if handle is None:
+            os.utime(self.below(path), ns=times, follow_symlinks=False)
+        else:
+            os.utime(handle, ns=times)
+
+    def open(self, path, flags):
+        return os.open(self.below(path), flags & ~(os.O_APPEND | os.O_NOFOLLOW))
+
+    def create(self, path, mode, flags):
+        handle = os.open(self.below(path), flags & ~os.O_APPEND | os.O_CREAT, mode)
+        caller = bickford.caller()
+        os.fchown(handle, caller.uid, caller.gid)
+        return handle
+
+    def read(self, path, handle, offset, size):
+        return os.pread(handle, size, offset)
+
+    def write(self, path, handle, offset, data):
+        return os.pwrite(handle, data, offset)
+
+    def release(self, path, handle):
+        os.close(handle)
+
+    def fsync(self, path, handle, data_only):
+        (os.fdatasync if data_only else os.fsync)(handle)
+
+    def readdir(self, path, handle):
+        with os.scandir(self.below(path)) as entries:
+            for entry in entries:
+                yield entry.name, entry.stat(follow_symlinks=False)
+
+    def statfs(self, path, handle):
+        return os.statvfs(self.at(path, handle))
+
+    def getxattr(self, path, handle, name):
+        return os.getxattr(self.at(path, handle), name, follow_symlinks=handle is not None)
+
+    def setxattr(self, path, handle, name, value, flags):
+        os.setxattr(self.at(path, handle), name, value, flags, follow_symlinks=handle is not None)
+
+    def listxattr(self, path, handle):
+        return os.listxattr(self.at(path, handle), follow_symlinks=handle is not None)
+
+    def removexattr(self, path, handle, name):
+        os.removexattr(self.at(path, handle), name, follow_symlinks=handle is not None)
+
+    def fallocate(self, path, handle, offset, length, mode):
+        if mode:
+            # Python has posix_fallocate(3) alone.
+            raise OSError(errno.EOPNOTSUPP, "a mode of fallocate")
+        os.posix_fallocate(handle, offset, length)
+
+    def lseek(self, path, handle, offset, whence):
+        return os.lseek(handle, offset, whence)
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(f"usage: {sys.argv[0]} SOURCE MOUNTPOINT [OPTIONS]")
+    source = os.path.realpath(sys.argv[1])
+    options = ",".join(["fsname=mirror,default_permissions", *sys.argv[3:]])
+    # The caller's umask comes with each request, and is taken off already.
+    os.umask(0)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with bickford.mount(Mirror(source), sys.argv[2], options) as session:
+            session.wait()
+    except bickford.Error as error:
+        sys.exit(f"mirror: {error}")
+    except KeyboardInterrupt:
+        pass  # and unmounted
+
+
+main()
