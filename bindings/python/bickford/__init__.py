@@ -18,6 +18,8 @@ A program must not map a file of its own mount (mmap) and touch it: the interpre
 answer. Reading and writing such files from another thread is fine.
 """
 
+import atexit
+import contextlib
 import os
 import time
 from ctypes import byref, c_uint64
@@ -29,14 +31,29 @@ from .server import Server
 __all__ = ["Attributes", "Caller", "Error", "FileSystem", "Session", "Statfs", "caller", "mount", "version"]
 
 
+# The library goes on calling these, whether the program keeps them or not.
+_open = {}
+
+
+@atexit.register
+def _end():
+    """Who comes now is not served any more: the mounts of a program that ends are aborted."""
+    for session in list(_open.values()):
+        with contextlib.suppress(Error):
+            session.unmount("force")
+        with contextlib.suppress(Error):
+            session.close()
+
+
 class Session:
-    """A mounted file system. As a context manager it is closed at the end."""
+    """A mounted file system, until it is closed or the program ends. As a context manager it is closed at the end."""
 
     def __init__(self, library, number, server):
         self._library = library
         self._number = number
         # The library calls it until the session has ended.
         self._server = server
+        _open[number] = self
 
     def __enter__(self):
         return self
@@ -79,6 +96,7 @@ class Session:
             self.wait()
         check(self._library, self._library.bickford_session_close(number))
         self._number = None
+        _open.pop(number, None)
 
     @property
     def connection(self):

@@ -368,6 +368,22 @@ class Programs(Mounted):
         subprocess.run(["umount", self.mount], check=True)
         self.assertEqual(program.wait(DEADLINE), 0)
 
+    def test_a_session_that_nobody_keeps_is_served_until_the_end(self):
+        program = f"""
+import gc, os, stat, bickford
+class Root(bickford.FileSystem):
+    def getattr(self, path, handle):
+        return bickford.Attributes(stat.S_IFDIR | 0o755)
+    def statfs(self, path, handle):
+        return bickford.Statfs(f_blocks=17)
+bickford.mount(Root(), {str(self.mount)!r})
+gc.collect()
+assert os.statvfs({str(self.mount)!r}).f_blocks == 17
+os.chdir({str(self.mount)!r})
+"""
+        subprocess.run([sys.executable, "-c", program], check=True)
+        self.assertIsNone(mounted(self.mount))
+
     def test_what_fails_is_said(self):
         missing = self.directory / "missing"
         ended = subprocess.run([sys.executable, EXAMPLES / "hello.py", missing], capture_output=True, text=True, check=False)
