@@ -29,7 +29,7 @@ mod tree;
 mod watchdog;
 
 pub use combination::{Combination, Io, Preset, Transport, flag_exists, passes_through};
-pub use machine::{OpenDevice, fuse_mounts, ordinary_user, require_root};
+pub use machine::{OpenDevice, fuse_mounts, maps_shared, ordinary_user, require_root, tells_holes};
 pub use mount::{Mount, MountBuilder, StartError, command_path};
 pub use program::{Finished, run, run_ok};
 pub use scratch::{Image, Scratch};

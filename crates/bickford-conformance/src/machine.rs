@@ -1,9 +1,11 @@
 //! What the tests take from the machine.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sys::SharedMap;
 
 /// Where the kernel says whether FUSE over io_uring is allowed.
 pub(crate) const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -20,6 +22,43 @@ pub fn require_root() {
         "the conformance tests mount file systems and change users; run them as root: \
          sudo -E env \"PATH=$PATH\" make test"
     );
+}
+
+/// Whether files in a directory can be mapped shared. With direct I/O they cannot before Linux 6.6, which is said.
+///
+/// # Panics
+/// When they cannot although this kernel can.
+#[must_use]
+pub fn maps_shared(directory: &Path) -> bool {
+    let path = directory.join("mapped-shared");
+    fs::write(&path, [0; 16]).expect("write");
+    let file = File::options().read(true).write(true).open(&path);
+    let mapped = SharedMap::new(&file.expect("open"), 16);
+    fs::remove_file(&path).expect("remove");
+    let Err(error) = mapped else { return true };
+    assert!(
+        linux() < (6, 6) && error.raw_os_error() == Some(libc::ENODEV),
+        "map a file in {}: {error}",
+        directory.display()
+    );
+    eprintln!("left out: files with direct I/O cannot be mapped shared; Linux 6.6 is needed");
+    false
+}
+
+/// Whether mounts tell where files have holes: before Linux 6.16 StackFS mostly tells that all is data.
+#[must_use]
+pub fn tells_holes() -> bool {
+    linux() >= (6, 16)
+}
+
+/// Version of the kernel.
+fn linux() -> (u32, u32) {
+    let name = rustix::system::uname();
+    let release = name.release().to_str().expect("release");
+    let mut numbers = release
+        .split(|character: char| !character.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// User and group of an ordinary user: `nobody`, who is on every Debian.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::SeekFrom;
 
+use crate::machine::tells_holes;
+
 /// Longest list of names and longest value of extended attributes on Linux, see xattr(7).
 const XATTR_BYTES: usize = 64 << 10;
 
@@ -46,12 +48,10 @@ fn describe_one(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
         metadata.mtime_nsec()
     );
     if metadata.is_file() {
-        line += &format!(
-            " links {} size {} data {:?}",
-            metadata.nlink(),
-            metadata.len(),
-            data_ranges(&File::open(path)?)?
-        );
+        line += &format!(" links {} size {}", metadata.nlink(), metadata.len(),);
+        if tells_holes() {
+            line += &format!(" data {:?}", data_ranges(&File::open(path)?)?);
+        }
     }
     if metadata.is_symlink() {
         line += &format!(" to {:?}", fs::read_link(path)?);

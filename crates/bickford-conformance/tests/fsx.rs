@@ -5,15 +5,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use bickford_conformance::{full_length, on_every_combination, run};
+use bickford_conformance::{full_length, maps_shared, on_every_combination, run};
 
-/// Every operation that fsx knows, the mapped ones as often as the plain ones.
+/// Every operation that fsx knows, and by `mapped` those of mappings: as often as the plain ones, or never.
+fn configuration(mapped: f64) -> String {
+    format!("{CONFIGURATION}mapread = {mapped:.1}\nmapwrite = {mapped:.1}\n")
+}
+
 const CONFIGURATION: &str = "
 [weights]
 close_open = 0.5
 invalidate = 0.2
-mapread = 1.0
-mapwrite = 1.0
 read = 1.0
 write = 1.0
 truncate = 1.0
@@ -36,19 +38,20 @@ fn random_operations_read_what_was_written() {
         (2, 10_000)
     };
     on_every_combination("fsx", DEADLINE, |directory| {
+        let mapped = if maps_shared(directory) { 1.0 } else { 0.0 };
         // At once: each waits for the disk half of the time.
         std::thread::scope(|all| {
             for seed in 1..=seeds {
-                all.spawn(move || exercise(directory, seed, operations));
+                all.spawn(move || exercise(directory, seed, operations, mapped));
             }
         });
     });
 }
 
-fn exercise(directory: &Path, seed: u32, operations: u32) {
+fn exercise(directory: &Path, seed: u32, operations: u32, mapped: f64) {
     let artifacts = tempfile::tempdir().expect("directory");
     let configuration = artifacts.path().join("fsx.toml");
-    fs::write(&configuration, CONFIGURATION).expect("configuration");
+    fs::write(&configuration, self::configuration(mapped)).expect("configuration");
     let file = directory.join(format!("seed-{seed}"));
     let finished = run(Command::new("fsx")
         .arg("-q")

@@ -26,6 +26,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("sync", sync),
 ];
 
+/// Those that look for holes.
+pub(crate) const HOLES: &[&str] = &["holes"];
+
 fn open(path: &Path) -> File {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false);

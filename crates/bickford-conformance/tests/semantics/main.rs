@@ -11,7 +11,9 @@ mod sharing;
 use std::fs;
 use std::path::Path;
 
-use bickford_conformance::{BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, require_root};
+use bickford_conformance::{
+    BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, maps_shared, require_root, tells_holes,
+};
 
 /// What a check saw: a line for each thing.
 type Seen = Vec<String>;
@@ -46,9 +48,22 @@ fn compare(test: &str, checks: &[Check]) {
         eprintln!("== {test} on {combination}");
         let lower = scratch.directory(&combination.to_string());
         let mount = Mount::over(&lower, &combination).must_start();
-        let mounted = run_checks(mount.path(), checks);
+        let maps = maps_shared(mount.path());
+        let holes = tells_holes();
+        let can = |name: &str| {
+            (maps || !sharing::MAPPING.contains(&name)) && (holes || !files::HOLES.contains(&name))
+        };
+        if !holes {
+            eprintln!("left out: where files have holes; Linux 6.16 is needed");
+        }
+        let (checks, native): (Vec<Check>, Vec<&Seen>) = checks
+            .iter()
+            .zip(&native)
+            .filter(|((name, _), _)| can(name))
+            .unzip();
+        let mounted = run_checks(mount.path(), &checks);
         let mut different = Vec::new();
-        for (((name, _), native), mounted) in checks.iter().zip(&native).zip(&mounted) {
+        for (((name, _), native), mounted) in checks.iter().zip(native).zip(&mounted) {
             for (line, other) in native.iter().zip(mounted) {
                 if line != other {
                     different.push(format!("{name}: native {line}, mount {other}"));

@@ -23,6 +23,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("times-of-maps", times_of_maps),
 ];
 
+/// Those that map files.
+pub(crate) const MAPPING: &[&str] = &["maps-and-writes", "mixed-opens", "times-of-maps"];
+
 fn appends(top: &Path) -> Seen {
     let mut seen = Seen::new();
     let path = top.join("log");
