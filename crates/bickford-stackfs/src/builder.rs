@@ -12,6 +12,7 @@ use crate::backing::Backings;
 use crate::beneath::Beneath;
 use crate::credentials::Identity;
 use crate::descriptors::descriptor_limit;
+use crate::fills::Fills;
 use crate::handles::HandleTable;
 use crate::leases::Leased;
 use crate::leaving::Leaving;
@@ -209,6 +210,7 @@ impl Builder {
             open_dirs: Arc::new(budget.share(files)),
             unfinished: Unfinished::default(),
             name_changes: NameChanges::default(),
+            fills: Fills::default(),
             locks: Arc::new(RecordLocks::new(budget.share(all / 8))?),
             waiting: WaitingLocks::new("stackfs-locks"),
             leaving: Leaving::default(),

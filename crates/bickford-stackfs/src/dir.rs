@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bickford::abi::OpenOutFlags;
-use bickford::notify::NotifyError;
 use bickford::ops::{Directory, DirectoryEntry, Entry, Fsyncdir, Opendir, Opened, Releasedir};
 use bickford::{Context, FileHandle, NodeId};
 use rustix::fs::OFlags;
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use crate::Inner;
 use crate::descriptors::Permit;
 use crate::dir_stream::{DirStream, LowerEntry};
-use crate::invalidation::forget_attributes_now;
+use crate::invalidation::{forget_attributes_now, forget_listing};
 use crate::sharded::lock;
 
 /// An open directory.
@@ -116,11 +115,17 @@ impl Inner {
             return self.list_opened(cx, &*self.dirs.get(handle.0)?, offset, listing);
         }
         let changes = self.name_changes.of(node.0);
+        if offset == 0 && self.fills.begins(node.0, changes) {
+            forget_listing(cx, node);
+        }
         let dir = match self.unfinished.take(node.0, offset, changes) {
             Some(dir) => dir,
             None => Arc::new(self.open_dir(node)?),
         };
         let listing = self.list(&dir, offset, listing)?;
+        if listing.is_empty() && self.fills.ends(node.0, changes) {
+            forget_listing(cx, node);
+        }
         // After the last entry one more request comes, which finds none.
         if !listing.is_empty() && !self.open_dirs.is_half_taken() {
             self.unfinished.keep(dir);
@@ -137,37 +142,33 @@ impl Inner {
         offset: u64,
         listing: Directory,
     ) -> Result<Directory, Errno> {
-        let changes = self.name_changes.of(dir.node);
+        let (changes, node) = (self.name_changes.of(dir.node), NodeId(dir.node));
+        let caches = self.caches_listing(node);
         if offset == 0 {
             dir.changes.store(changes, Ordering::Relaxed);
+            if caches && self.fills.begins(dir.node, changes) {
+                forget_listing(cx, node);
+            }
         }
         let listing = self.list(dir, offset, listing)?;
         if dir.changes() != changes {
             dir.outdated.store(true, Ordering::Relaxed);
         }
-        if listing.is_empty() {
-            self.drop_outdated(cx, dir);
+        if listing.is_empty() && caches {
+            let overtaken = self.fills.ends(dir.node, changes);
+            if dir.outdated.swap(false, Ordering::Relaxed) || overtaken {
+                forget_listing(cx, node);
+            }
         }
         Ok(listing)
     }
 
-    fn drop_outdated(&self, cx: &Context<'_>, dir: &OpenDir) {
-        let node = NodeId(dir.node);
-        if dir.outdated.swap(false, Ordering::Relaxed)
-            && self.caches_listing(node)
-            && let Err(error) = cx.notifier().invalidate_inode(node, 0, 0)
-            && error != NotifyError::Ended
-        {
-            tracing::warn!(
-                "StackFS: the listing of inode {:#x} stays cached though names have changed: {error}",
-                node.0
-            );
-        }
-    }
-
     pub(crate) fn do_releasedir(&self, cx: &Context<'_>, op: &Releasedir) -> Result<(), Errno> {
         let dir = self.dirs.remove(op.handle.0)?;
-        self.drop_outdated(cx, &dir);
+        let node = NodeId(dir.node);
+        if dir.outdated.swap(false, Ordering::Relaxed) && self.caches_listing(node) {
+            forget_listing(cx, node);
+        }
         Ok(())
     }
 

@@ -52,6 +52,18 @@ pub(crate) fn forget_attributes_now(cx: &Context<'_>, node: NodeId, why: &str) {
     }
 }
 
+/// Has the kernel forget what it keeps of a directory's listing, before this returns.
+pub(crate) fn forget_listing(cx: &Context<'_>, directory: NodeId) {
+    if let Err(error) = cx.notifier().forget_listing(directory)
+        && error != NotifyError::Ended
+    {
+        tracing::warn!(
+            "StackFS: the listing of inode {:#x} stays cached though names have changed: {error}",
+            directory.0
+        );
+    }
+}
+
 /// Has the kernel forget the attributes of an inode soon, where nobody waits for an answer.
 pub(crate) fn forget_attributes(cx: &Context<'_>, node: NodeId, why: &str) {
     if let Err(error) = cx.notifier().invalidate_inode(node, -1, 0) {

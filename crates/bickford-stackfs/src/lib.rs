@@ -32,6 +32,7 @@ mod descriptors;
 mod dir;
 mod dir_stream;
 mod filesystem;
+mod fills;
 mod handles;
 mod invalidation;
 mod io;
@@ -73,6 +74,7 @@ use beneath::Beneath;
 use credentials::Identity;
 use descriptors::Share;
 use dir::OpenDir;
+use fills::Fills;
 use handles::HandleTable;
 use io::OpenFile;
 use io_mode::InForce;
@@ -106,6 +108,7 @@ pub(crate) struct Inner {
     open_dirs: Arc<Share>,
     unfinished: Unfinished,
     name_changes: NameChanges,
+    fills: Fills,
     locks: Arc<RecordLocks>,
     waiting: Arc<WaitingLocks>,
     leaving: Leaving,

@@ -138,6 +138,16 @@ impl Notifier {
         self.queue.send_now(NotifyCode::InvalInode, &bytes)
     }
 
+    /// Drops cached attributes of a directory and its cached listing, before it returns. It does not queue either, and
+    /// the kernel takes no lock for it that outlasts a request.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub fn forget_listing(&self, directory: NodeId) -> Result<(), NotifyError> {
+        let bytes = message::inode(directory, 0, 0);
+        self.queue.send_now(NotifyCode::InvalInode, &bytes)
+    }
+
     /// Drops a cached name.
     ///
     /// # Errors
