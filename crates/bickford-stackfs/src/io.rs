@@ -132,7 +132,11 @@ fn takes_direct(fd: BorrowedFd<'_>) -> Result<(), Errno> {
 
 fn last_changed(fd: BorrowedFd<'_>) -> Option<Changed> {
     let stat = rustix::fs::fstat(fd).ok()?;
-    Some((stat.st_ctime, stat.st_ctime_nsec))
+    Some(Changed {
+        changed: (stat.st_ctime, stat.st_ctime_nsec),
+        modified: (stat.st_mtime, stat.st_mtime_nsec),
+        blocks: stat.st_blocks,
+    })
 }
 
 pub(crate) fn errno(error: &std::io::Error) -> Errno {

@@ -11,15 +11,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sharded::Sharded;
 
-/// A file's time of last change (ctime): seconds and nanoseconds.
-pub(crate) type Changed = (i64, u64);
+/// What tells that a file was written: the times of last change (ctime) and modification, seconds and nanoseconds, and
+/// units of 512 bytes. The first alone does not: before Linux 6.13 all that happens in a few milliseconds has one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) changed: (i64, u64),
+    pub(crate) modified: (i64, u64),
+    pub(crate) blocks: i64,
+}
 
 struct Noted {
     /// Opens for reading and writing, without which there is no such mapping.
     opens: usize,
     /// One may be left of an open that has ended.
     mapped: bool,
-    /// Of what the kernel may have cached.
+    /// Of the file when the kernel may have cached its attributes.
     changed: Option<Changed>,
 }
 
@@ -101,8 +107,25 @@ impl Mapped {
 mod tests {
     use super::*;
 
-    const EARLIER: Option<Changed> = Some((1, 0));
-    const LATER: Option<Changed> = Some((1, 1));
+    const FIRST: Changed = Changed {
+        changed: (1, 0),
+        modified: (0, 5),
+        blocks: 8,
+    };
+    const EARLIER: Option<Changed> = Some(FIRST);
+    const LATER: Option<Changed> = Some(Changed {
+        changed: (1, 1),
+        ..FIRST
+    });
+    /// At the same time, as far as the lower file system tells.
+    const WRITTEN: Option<Changed> = Some(Changed {
+        modified: (1, 0),
+        ..FIRST
+    });
+    const GROWN: Option<Changed> = Some(Changed {
+        blocks: 16,
+        ..FIRST
+    });
 
     #[test]
     fn what_was_never_mapped_is_noted_while_it_is_open() {
@@ -140,6 +163,8 @@ mod tests {
         for (before, after, wrong) in [
             (EARLIER, EARLIER, false),
             (EARLIER, LATER, true),
+            (EARLIER, WRITTEN, true),
+            (EARLIER, GROWN, true),
             (None, LATER, true),
             (None, None, true),
         ] {
