@@ -24,6 +24,7 @@ use super::direct::{DEVICE, probe_device};
 use super::options::MountOptions;
 use super::point::MountPoint;
 use super::{MountEntry, MountError};
+use crate::sys::process::waits_for_children;
 
 const PROGRAM: &str = "fusermount3";
 
@@ -65,7 +66,7 @@ pub(super) fn mount(
     )
     .map_err(|errno| failed(errno.into()))?;
     let mut messages = message_file().map_err(failed)?;
-    let mut child = Command::new(&program)
+    let mut child = waits_for_children(&mut Command::new(&program))
         .arg0(PROGRAM)
         .arg("-o")
         .arg(options.to_fusermount())
@@ -120,7 +121,7 @@ pub(super) fn unmount(
     lazy: bool,
 ) -> io::Result<Result<(), String>> {
     let mut messages = message_file()?;
-    let mut child = Command::new(program)
+    let mut child = waits_for_children(&mut Command::new(program))
         .arg0(PROGRAM)
         .arg(if lazy { "-uz" } else { "-u" })
         .arg("--")
