@@ -114,6 +114,10 @@ fn a_lower_that_turns_read_only_is_told_and_stays_readable() {
         matches!(below.create, Some(libc::EROFS | libc::EIO)) && below.remove == below.create,
         "{below:?}"
     );
+    assert!(
+        below.create != Some(libc::EROFS) || below.read.is_none(),
+        "read-only, and not readable: {below:?}"
+    );
     for combination in Combination::selected() {
         eprintln!("== read-only on {combination}");
         let image = Image::new(bytes);
