@@ -18,6 +18,7 @@ use crate::leases::Leased;
 use crate::leaving::Leaving;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
+use crate::losing::Losing;
 use crate::lower_files::LowerFiles;
 use crate::lower_watch::Overflows;
 use crate::mapped::Mapped;
@@ -219,6 +220,7 @@ impl Builder {
             writers: Writers::default(),
             mapped: Mapped::default(),
             racing: Racing::default(),
+            losing: Losing::default(),
             backings: Backings::new(OPENS_MAX, budget.share(all / 4)),
             readers: DescriptorCache::new(cached),
             on_demand_writers: DescriptorCache::new(cached),
@@ -295,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::magic::Traits;
-    use crate::node::ROOT;
+    use crate::node::{Doom, ROOT};
 
     #[test]
     fn a_source_that_is_missing_or_a_file_is_said() {
@@ -360,9 +362,8 @@ mod tests {
         inner.nodes.lookup(ROOT, c"file").unwrap();
         let directory = inner.nodes.directory(ROOT).unwrap();
         let holds = |inner: &Inner| {
-            inner
-                .doom(ROOT, directory.as_fd(), c"file", false)
-                .is_some()
+            let doom = inner.doom(ROOT, directory.as_fd(), c"file", false);
+            matches!(doom, Doom::Held(_))
         };
         assert_eq!(holds(&inner), inner.nodes.has_handles());
         inner.beneath.source = Traits::of_type("nfs");

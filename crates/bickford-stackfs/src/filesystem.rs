@@ -1,6 +1,6 @@
 //! StackFS as the library's file system.
 
-use bickford::abi::InitFlags;
+use bickford::abi::{InitFlags, WriteFlags};
 use bickford::ops::{
     Access, Attributes, Copied, CopyFileRange, Create, Created, Data, Directory, Entry, Fallocate,
     Flush, Forget, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl, IoctlAnswer, Link, Listxattr,
@@ -124,7 +124,7 @@ impl FileSystem for StackFs {
     }
 
     fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
-        reply.complete(self.inner.do_lookup(&op));
+        reply.complete(self.inner.do_lookup(cx, &op));
         self.inner.prune(cx);
     }
 
@@ -234,7 +234,13 @@ impl FileSystem for StackFs {
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        reply.complete(self.inner.do_write(cx, &op));
+        let (node, cached) = (op.node, op.write_flags.contains(WriteFlags::CACHE));
+        let written = self.inner.do_write(cx, &op);
+        // With its write-back cache the kernel has times of its own.
+        if cached && written.is_ok() && !self.inner.write_back() {
+            self.inner.forget_raced(cx, node, "a mapping was written");
+        }
+        reply.complete(written);
     }
 
     fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {

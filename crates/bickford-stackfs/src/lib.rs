@@ -44,6 +44,7 @@ mod leaving;
 mod listings;
 mod lock_ops;
 mod locks;
+mod losing;
 mod lower_files;
 mod lower_watch;
 mod magic;
@@ -67,7 +68,6 @@ pub use descriptors::raise_descriptor_limit;
 pub use io_mode::IoMode;
 pub use lower_watch::LowerWatch;
 pub use presets::{Lower, Preset, Settings, UnknownName};
-use racing::Racing;
 
 use backing::Backings;
 use beneath::Beneath;
@@ -82,11 +82,13 @@ use leases::Leased;
 use leaving::Leaving;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
+use losing::Losing;
 use lower_files::LowerFiles;
 use lower_watch::Overflows;
 use mapped::Mapped;
 use name_changes::NameChanges;
 use node::{DescriptorCache, Nodes};
+use racing::Racing;
 use sys::fanotify::Fanotify;
 use unfinished::Unfinished;
 use writers::Writers;
@@ -117,6 +119,7 @@ pub(crate) struct Inner {
     writers: Writers,
     mapped: Mapped,
     racing: Racing,
+    losing: Losing,
     backings: Backings,
     /// Files that were not opened by request, open for reading and for both.
     readers: DescriptorCache,

@@ -104,7 +104,7 @@ impl Inner {
             generation: Generation(found.generation),
             attr: attr(&found.statx),
             entry_valid,
-            attr_valid: self.attr_timeout(found.node),
+            attr_valid: self.keeps_attributes(found.node),
         }
     }
 
@@ -128,7 +128,7 @@ impl Inner {
     }
 
     /// How long attributes are cached: not at all where a mapping may change them.
-    fn attr_timeout(&self, node: u64) -> Duration {
+    pub(crate) fn attr_timeout(&self, node: u64) -> Duration {
         match self.mapped.contains(node) {
             true => Duration::ZERO,
             false => self.timeout(node, self.settings.attr_timeout),
@@ -146,7 +146,7 @@ impl Inner {
         let statx = self.nodes.attributes_of(object.as_fd())?;
         Ok(Attributes {
             attr: attr(&statx),
-            valid: self.attr_timeout(node.0),
+            valid: self.keeps_attributes(node.0),
         })
     }
 
@@ -161,7 +161,7 @@ impl Inner {
         Ok(StatxAnswer {
             attr: attr(&statx),
             born: born.then(|| timestamp(statx.stx_btime)),
-            valid: self.attr_timeout(op.node.0),
+            valid: self.keeps_attributes(op.node.0),
         })
     }
 

@@ -1,25 +1,27 @@
 //! Attributes that were asked for while they changed.
 //!
 //! A request that makes or removes a name has the kernel drop the attributes of the directory when it is
-//! answered, and one that sets an extended attribute or an ACL those of the file. A GETATTR whose answer was read before the change may reach the kernel after that, and the
-//! kernel takes it (it compares `attr_version`, which such a change does not raise): with attributes that are
-//! cached for good, size, times and link count would stay as they were. A notification raises the version, so
-//! one is sent before the change is answered wherever another thread may have such an answer under way.
+//! answered; one that renames, that sets an extended attribute or an ACL, that deallocates, or that writes what was
+//! written to a mapping, those of the file. An answer that was read before the change may reach the kernel after that,
+//! and the kernel takes it (it compares `attr_version`, which such a change does not raise): size, times and link count
+//! would stay as they were for as long as attributes are cached, also for whoever made the change. A notification raises
+//! the version, so one is sent before the change is answered wherever another thread may have such an answer under way.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bickford::{Context, NodeId};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Inner;
 use crate::invalidation::forget_attributes_now;
+use crate::node::Found;
 use crate::sharded::spread;
 
 /// Nodes that share a place cost a notification too many at worst.
-const PLACES: usize = 1024;
+pub(crate) const PLACES: usize = 1024;
 /// How long an answer takes at most from when it is asked for until the kernel has taken it, in milliseconds.
-const UNDER_WAY: u64 = 1_000;
+pub(crate) const UNDER_WAY: u64 = 1_000;
 
 /// A thread and when it asked: milliseconds, as many as there is room for, in the upper half. Zero: nobody did.
 #[derive(Clone, Copy)]
@@ -47,6 +49,8 @@ struct Place {
     last: AtomicU64,
     /// When the latest before it of another thread was, in milliseconds; zero for never.
     other: AtomicU64,
+    /// When it was last changed, in milliseconds.
+    changed: AtomicU64,
 }
 
 impl Place {
@@ -82,7 +86,7 @@ impl Default for Racing {
     }
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
@@ -109,7 +113,21 @@ impl Racing {
     pub(crate) fn races(&self, node: u64, thread: u32) -> bool {
         let now = now_ms();
         let place = self.place(node);
-        place.is_none_or(|place| place.races(thread, now)) || self.listings.races(thread, now)
+        place.is_none_or(|place| {
+            place.changed.store(now, Ordering::SeqCst);
+            place.races(thread, now)
+        }) || self.listings.races(thread, now)
+    }
+
+    /// A thread has read attributes of a node that it did not know before. Whether they may have changed since then,
+    /// unheard by whoever changed them.
+    fn has_found(&self, node: u64, thread: u32) -> bool {
+        self.place(node).is_none_or(|place| {
+            let now = now_ms();
+            place.asks(thread, now);
+            let changed = place.changed.load(Ordering::SeqCst);
+            changed != 0 && now.saturating_sub(changed) < UNDER_WAY
+        })
     }
 }
 
@@ -125,11 +143,23 @@ impl Inner {
 
     /// A request has changed attributes that the kernel drops, without more, when it is answered.
     pub(crate) fn forget_raced(&self, cx: &Context<'_>, node: NodeId, why: &str) {
-        // What is cached for no longer than a second is right again by itself.
-        let for_long = self.settings.attr_timeout > Duration::from_secs(1);
-        if for_long && self.racing.races(node.0, cx.pid()) {
+        let are_kept = !self.settings.attr_timeout.is_zero();
+        if are_kept && self.racing.races(node.0, cx.pid()) {
             forget_attributes_now(cx, node, why);
         }
+    }
+
+    /// What was looked up, as it is where it has changed just now.
+    pub(crate) fn as_it_is(&self, cx: &Context<'_>, mut found: Found) -> Found {
+        let may_have_changed =
+            !self.settings.attr_timeout.is_zero() && self.racing.has_found(found.node, cx.pid());
+        if may_have_changed
+            && let Ok(object) = self.nodes.object(found.node)
+            && let Ok(statx) = self.nodes.attributes_of(object.as_fd())
+        {
+            found.statx = statx;
+        }
+        found
     }
 }
 
@@ -150,6 +180,14 @@ mod tests {
         assert!(place.races(8, 5_004), "the one before it");
         assert!(!place.races(8, 5_001 + UNDER_WAY));
         assert!(place.races(7, 5_001 + UNDER_WAY), "the last one");
+    }
+
+    #[test]
+    fn who_finds_what_was_just_changed_looks_again() {
+        let racing = Racing::default();
+        assert!(!racing.has_found(1, 7));
+        assert!(racing.races(1, 8), "it was found by another");
+        assert!(racing.has_found(1, 9) && racing.has_found(1, 8));
     }
 
     #[test]

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bickford::notify::Notifier;
+use bickford::NodeId;
+use bickford::notify::{Notifier, NotifyError};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -33,7 +34,7 @@ use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
-pub(crate) use doomed::Doomed;
+pub(crate) use doomed::Doom;
 use fleeting::Fleeting;
 use hard_links::Watches;
 use mounts::{Identified, LowerMount, Mounts};
@@ -506,6 +507,11 @@ impl Nodes {
     /// How the kernel is asked whether it knows an inode.
     pub(crate) fn ask_through(&self, notifier: &Notifier) {
         self.parked.ask_through(notifier);
+    }
+
+    /// Has the kernel forget the attributes of a node before this returns, where it has been asked something before.
+    pub(crate) fn forget_attributes(&self, node: NodeId) -> Option<Result<(), NotifyError>> {
+        Some(self.parked.notifier()?.forget_attributes(node))
     }
 
     /// No file is held open by a handle: what handles would take is left for nameless objects, and for
