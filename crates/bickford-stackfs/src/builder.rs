@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bickford::mount::GenericFlags;
+use bickford::notify::Crossing;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -18,14 +19,12 @@ use crate::leases::Leased;
 use crate::leaving::Leaving;
 use crate::lock_ops::WaitingLocks;
 use crate::locks::RecordLocks;
-use crate::losing::Losing;
 use crate::lower_files::LowerFiles;
 use crate::lower_watch::Overflows;
 use crate::mapped::Mapped;
 use crate::name_changes::NameChanges;
 use crate::node::{DescriptorCache, Nodes, are_mapped};
 use crate::presets::{Preset, Settings};
-use crate::racing::Racing;
 use crate::sys::fanotify::Fanotify;
 use crate::unfinished::Unfinished;
 use crate::writers::Writers;
@@ -219,8 +218,7 @@ impl Builder {
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),
-            racing: Racing::default(),
-            losing: Losing::default(),
+            crossing: Crossing::default(),
             backings: Backings::new(OPENS_MAX, budget.share(all / 4)),
             readers: DescriptorCache::new(cached),
             on_demand_writers: DescriptorCache::new(cached),

@@ -205,16 +205,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Something has this name now, and with it another time of change.
-    fn moved(&self, cx: &Context<'_>, dir: BorrowedFd<'_>, name: &CStr) {
-        if self.settings.attr_timeout.is_zero() {
-            return;
-        }
-        if let Some(node) = self.nodes.node_at(dir, name) {
-            self.forget_raced(cx, NodeId(node), "it was renamed");
-        }
-    }
-
     pub(crate) fn do_create(
         &self,
         cx: &Context<'_>,

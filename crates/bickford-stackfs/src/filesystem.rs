@@ -129,7 +129,7 @@ impl FileSystem for StackFs {
     }
 
     fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        self.inner.racing.asks(op.node.0, cx.pid());
+        self.inner.crossing.asks(cx, op.node);
         reply.complete(self.inner.do_getattr(&op));
     }
 
@@ -142,7 +142,7 @@ impl FileSystem for StackFs {
     }
 
     fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
-        self.inner.racing.asks(op.node.0, cx.pid());
+        self.inner.crossing.asks(cx, op.node);
         reply.complete(self.inner.do_statx(&op));
     }
 
@@ -238,7 +238,7 @@ impl FileSystem for StackFs {
         let written = self.inner.do_write(cx, &op);
         // With its write-back cache the kernel has times of its own.
         if cached && written.is_ok() && !self.inner.write_back() {
-            self.inner.forget_raced(cx, node, "a mapping was written");
+            self.inner.changed_unheard(cx, node);
         }
         reply.complete(written);
     }
@@ -314,7 +314,7 @@ impl FileSystem for StackFs {
     }
 
     fn readdirplus(&self, cx: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
-        self.inner.racing.lists(cx.pid());
+        self.inner.crossing.lists(cx);
         let listing = Directory::new(op.size, true);
         reply.complete(
             self.inner

@@ -503,7 +503,7 @@ impl Inner {
         let mode = FallocateFlags::from_bits_retain(op.mode);
         rustix::fs::fallocate(&file, mode, op.offset, op.length)?;
         unheard.tell(cx, op.node);
-        self.forget_raced(cx, op.node, "it was allocated");
+        self.changed_unheard(cx, op.node);
         Ok(())
     }
 

@@ -28,6 +28,7 @@ mod caller;
 mod computed;
 mod create;
 mod credentials;
+mod crossing;
 mod descriptors;
 mod dir;
 mod dir_stream;
@@ -44,7 +45,6 @@ mod leaving;
 mod listings;
 mod lock_ops;
 mod locks;
-mod losing;
 mod lower_files;
 mod lower_watch;
 mod magic;
@@ -53,7 +53,6 @@ mod metadata;
 mod name_changes;
 mod node;
 mod presets;
-mod racing;
 mod retry;
 mod sharded;
 mod sys;
@@ -62,6 +61,8 @@ mod writers;
 mod xattr;
 
 use std::sync::{Arc, OnceLock};
+
+use bickford::notify::Crossing;
 
 pub use builder::{Builder, Error};
 pub use descriptors::raise_descriptor_limit;
@@ -82,13 +83,11 @@ use leases::Leased;
 use leaving::Leaving;
 use lock_ops::WaitingLocks;
 use locks::RecordLocks;
-use losing::Losing;
 use lower_files::LowerFiles;
 use lower_watch::Overflows;
 use mapped::Mapped;
 use name_changes::NameChanges;
 use node::{DescriptorCache, Nodes};
-use racing::Racing;
 use sys::fanotify::Fanotify;
 use unfinished::Unfinished;
 use writers::Writers;
@@ -118,8 +117,7 @@ pub(crate) struct Inner {
     identity: Identity,
     writers: Writers,
     mapped: Mapped,
-    racing: Racing,
-    losing: Losing,
+    crossing: Crossing,
     backings: Backings,
     /// Files that were not opened by request, open for reading and for both.
     readers: DescriptorCache,

@@ -99,12 +99,13 @@ impl Inner {
             true => self.settings.entry_timeout.min(UNWATCHED),
             false => self.name_timeout(found.node, self.settings.entry_timeout),
         };
+        let attr = attr(&found.statx);
         Entry {
             node: NodeId(found.node),
             generation: Generation(found.generation),
-            attr: attr(&found.statx),
+            attr_valid: self.keeps_attributes(found.node, &attr),
+            attr,
             entry_valid,
-            attr_valid: self.keeps_attributes(found.node),
         }
     }
 
@@ -144,9 +145,10 @@ impl Inner {
 
     fn attributes(&self, node: NodeId, object: &Object) -> Result<Attributes, Errno> {
         let statx = self.nodes.attributes_of(object.as_fd())?;
+        let attr = attr(&statx);
         Ok(Attributes {
-            attr: attr(&statx),
-            valid: self.keeps_attributes(node.0),
+            valid: self.keeps_attributes(node.0, &attr),
+            attr,
         })
     }
 
@@ -158,10 +160,11 @@ impl Inner {
         let object = self.object(op.node, op.handle)?;
         let statx = self.nodes.attributes_of(object.as_fd())?;
         let born = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let attr = attr(&statx);
         Ok(StatxAnswer {
-            attr: attr(&statx),
+            valid: self.keeps_attributes(op.node.0, &attr),
+            attr,
             born: born.then(|| timestamp(statx.stx_btime)),
-            valid: self.keeps_attributes(op.node.0),
         })
     }
 

@@ -154,7 +154,7 @@ impl Inner {
     /// A request that sets or removes one, and with it the mode that an ACL stands for, is about to be answered.
     pub(crate) fn changed_xattr(&self, cx: &Context<'_>, node: NodeId, changed: bool) {
         if changed {
-            self.forget_raced(cx, node, "an extended attribute was changed");
+            self.changed_unheard(cx, node);
         }
     }
 

@@ -24,8 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bickford::NodeId;
-use bickford::notify::{Notifier, NotifyError};
+use bickford::notify::Notifier;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -509,9 +508,9 @@ impl Nodes {
         self.parked.ask_through(notifier);
     }
 
-    /// Has the kernel forget the attributes of a node before this returns, where it has been asked something before.
-    pub(crate) fn forget_attributes(&self, node: NodeId) -> Option<Result<(), NotifyError>> {
-        Some(self.parked.notifier()?.forget_attributes(node))
+    /// How the kernel is told, where it has been asked before.
+    pub(crate) fn notifier(&self) -> Option<&Notifier> {
+        self.parked.notifier()
     }
 
     /// No file is held open by a handle: what handles would take is left for nameless objects, and for

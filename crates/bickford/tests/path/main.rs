@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "the modules of a test are its own")]
 
 mod client;
+mod crossing;
 mod held;
 mod listing;
 mod mirror;

@@ -2,13 +2,14 @@
 //! which one they are: the size of an inode is its number.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bickford::ops::{Attr, Data, Opened};
-use bickford::path::{FileSystem, Listing, New, Open, Subject};
+use bickford::ops::{Attr, Data, Opened, Payload};
+use bickford::path::{Allocation, FileSystem, Listing, New, Open, SetXattr, Subject};
 use bickford::{Context, Errno, FileHandle};
 use rustix::fs::RenameFlags;
 
@@ -284,6 +285,28 @@ impl FileSystem for Served {
         }
         tree.names.insert(new.into(), ino);
         Ok(())
+    }
+
+    fn setxattr(&self, _: &Context<'_>, _: Subject<'_>, _: SetXattr<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn removexattr(&self, _: &Context<'_>, _: Subject<'_>, _: &CStr) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn fallocate(&self, _: &Context<'_>, _: Subject<'_>, _: Allocation) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        _: &Context<'_>,
+        _: Subject<'_>,
+        _: u64,
+        data: Payload<'_>,
+    ) -> Result<u32, Errno> {
+        u32::try_from(data.len()).map_err(|_| Errno::INVAL)
     }
 
     fn open(&self, _: &Context<'_>, path: &Path, _: Open) -> Result<Opened, Errno> {

@@ -34,7 +34,7 @@ impl<F: FileSystem> Core<F> {
             }
         }
         let attr = self.filesystem.getattr(cx, subject).await?;
-        Ok(self.attributes(op.node, attr))
+        Ok(self.attributes(cx, op.node, attr))
     }
 
     /// What chmod(2) and an ACL do when they come from somebody who is not of the group.

@@ -33,7 +33,11 @@ impl<F: FileSystem> Core<F> {
         match self.attr_at(cx, claim.path()).await {
             Ok(attr) => {
                 let node = self.table.bind(edge(&claim)?, self.found(&attr))?;
-                Ok(self.entry(node, attr))
+                let attr = match self.crossing.has_found(cx, node) {
+                    true => self.attr_at(cx, claim.path()).await.unwrap_or(attr),
+                    false => attr,
+                };
+                Ok(self.entry(cx, node, attr))
             }
             Err(Errno::NOENT) => {
                 self.table.unbind(edge(&claim)?);
@@ -57,10 +61,16 @@ impl<F: FileSystem> Core<F> {
     }
 
     /// A claimed name was made.
-    pub(super) async fn made(&self, cx: &Context<'_>, claim: &Claim) -> Result<Entry, Errno> {
+    pub(super) async fn made(
+        &self,
+        cx: &Context<'_>,
+        parent: NodeId,
+        claim: &Claim,
+    ) -> Result<Entry, Errno> {
         let attr = self.attr_at(cx, claim.path()).await?;
         let node = self.table.bind_new(edge(claim)?, self.found(&attr))?;
-        Ok(self.entry(node, attr))
+        self.changed(cx, parent);
+        Ok(self.entry(cx, node, attr))
     }
 
     pub(super) async fn create(&self, cx: &Context<'_>, op: Create<'_>) -> Result<Created, Errno> {
@@ -74,8 +84,9 @@ impl<F: FileSystem> Core<F> {
         let node = self.table.bind_new(edge(&claim)?, self.found(&attr))?;
         opening.bind(node);
         opening.keep();
+        self.changed(cx, op.parent);
         Ok(Created {
-            entry: self.entry(node, attr),
+            entry: self.entry(cx, node, attr),
             opened: self.dress_open(opened),
         })
     }
@@ -91,7 +102,7 @@ impl<F: FileSystem> Core<F> {
         let node = self.table.bind_unnamed(self.found(&attr), opened.handle);
         opening.keep();
         Ok(Created {
-            entry: self.entry(node, attr),
+            entry: self.entry(cx, node, attr),
             opened: self.dress_open(opened),
         })
     }
@@ -105,7 +116,7 @@ impl<F: FileSystem> Core<F> {
         let new = claim.second_path();
         let existing = Subject::of_path(claim.path());
         self.filesystem.link(cx, existing, new).await?;
-        self.named(cx, op.node, &claim, new).await
+        self.named(cx, &op, &claim, new).await
     }
 
     /// What has no path is open, or else it is gone.
@@ -114,33 +125,39 @@ impl<F: FileSystem> Core<F> {
         let claim = self.claim_change(cx, op.new_parent, op.new_name).await?;
         let new = claim.path();
         self.filesystem.link(cx, held.subject(), new).await?;
-        self.named(cx, op.node, &claim, new).await
+        self.named(cx, &op, &claim, new).await
     }
 
     async fn named(
         &self,
         cx: &Context<'_>,
-        node: NodeId,
+        op: &Link<'_>,
         claim: &Claim,
         new: &Path,
     ) -> Result<Entry, Errno> {
         let attr = self.attr_at(cx, new).await?;
-        self.table.bind_to(edge(claim)?, node)?;
-        Ok(self.entry(node, attr))
+        self.table.bind_to(edge(claim)?, op.node)?;
+        self.changed(cx, op.new_parent);
+        Ok(self.entry(cx, op.node, attr))
     }
 
     pub(super) async fn rename(&self, cx: &Context<'_>, op: Rename<'_>) -> Result<(), Errno> {
         let replaces = !op
             .flags
             .intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
-        if self.options.hide_removed
-            && replaces
-            && let Some(hidden) = self.replace(cx, &op).await?
-        {
-            self.end_hidden(cx, hidden).await;
-            return Ok(());
+        let hidden = match self.options.hide_removed && replaces {
+            true => self.replace(cx, &op).await?,
+            false => None,
+        };
+        match hidden {
+            Some(hidden) => self.end_hidden(cx, hidden).await,
+            None => self.move_name(cx, &op).await?,
         }
-        self.move_name(cx, &op).await
+        self.changed(cx, op.parent);
+        if op.new_parent != op.parent {
+            self.changed(cx, op.new_parent);
+        }
+        Ok(())
     }
 
     async fn move_name(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
@@ -161,10 +178,23 @@ impl<F: FileSystem> Core<F> {
         to: ClaimedName<'_>,
         flags: RenameFlags,
     ) -> Result<(), Errno> {
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        let removal = match exchange {
+            true => None,
+            false => self.removes(to.edge),
+        };
         let renaming = self.filesystem.rename(cx, from.path, to.path, flags);
         renaming.await?;
-        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        if let Some(removal) = &removal {
+            removal.is_made(None);
+        }
         self.table.rename(from.edge, to.edge, exchange);
+        // They have another time of change.
+        for name in [to, from] {
+            if let Some((node, ..)) = self.table.uses(name.edge) {
+                self.changed(cx, node);
+            }
+        }
         Ok(())
     }
 }
