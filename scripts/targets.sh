@@ -2,7 +2,8 @@
 # Type-checks the workspace for what users build for elsewhere: another C library (musl: Alpine, static programs) and
 # another architecture, both at once, since nothing here is for one of them with the other alone. Where the target's
 # standard library is missing this is left out, and said so. So it is with the library and the Rust version that the
-# workspace promises (rust-version), where rustup does not have that one.
+# workspace promises (rust-version), where rustup does not have that one. Last what another crate of a program may ask
+# for: rustix over libc, as it is by itself on architectures for which it has no system calls of its own.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -25,3 +26,6 @@ if [ -n "$toolchain" ]; then
 else
     echo "targets: NOT CHECKED: Rust $version; rustup toolchain install $version --profile minimal --no-self-update" >&2
 fi
+
+cargo check --quiet --locked -p bickford-cli -p bickford-ffi --features rustix/use-libc
+echo "targets: rustix over libc"

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bickford::abi::{OpenOutFlags, WriteFlags};
 use bickford::ops::{
-    Copied, CopyFileRange, Fallocate, Lseek, Offset, Open, Opened, Release, Write, Written,
+    Attr, Copied, CopyFileRange, Fallocate, Lseek, Offset, Open, Opened, Release, Timestamp, Write,
+    Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -132,9 +133,11 @@ fn takes_direct(fd: BorrowedFd<'_>) -> Result<(), Errno> {
 
 fn last_changed(fd: BorrowedFd<'_>) -> Option<Changed> {
     let stat = rustix::fs::fstat(fd).ok()?;
+    let times = Attr::from(&stat);
+    let time = |time: Timestamp| (time.seconds, time.nanoseconds);
     Some(Changed {
-        changed: (stat.st_ctime, stat.st_ctime_nsec),
-        modified: (stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(times.changed),
+        modified: time(times.modified),
         blocks: stat.st_blocks,
     })
 }

@@ -15,8 +15,8 @@ use crate::sharded::Sharded;
 /// units of 512 bytes. The first alone does not: before Linux 6.13 all that happens in a few milliseconds has one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed {
-    pub(crate) changed: (i64, u64),
-    pub(crate) modified: (i64, u64),
+    pub(crate) changed: (i64, u32),
+    pub(crate) modified: (i64, u32),
     pub(crate) blocks: i64,
 }
 

@@ -304,7 +304,12 @@ impl Inner {
             return Err(Errno::NOSYS);
         }
         let object = self.nodes.object(op.node.0)?;
-        let wanted = rustix::fs::Access::from_bits(op.mask).ok_or(Errno::INVAL)?;
+        #[allow(
+            clippy::useless_conversion,
+            reason = "an i32 where rustix is over libc"
+        )]
+        let mask = op.mask.try_into().map_err(|_| Errno::INVAL)?;
+        let wanted = rustix::fs::Access::from_bits(mask).ok_or(Errno::INVAL)?;
         rustix::fs::access(ProcFd::path(object.as_fd()), wanted)
     }
 

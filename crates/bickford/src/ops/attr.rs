@@ -226,10 +226,13 @@ pub fn decode_device(device: u32) -> (u32, u32) {
 
 impl From<&rustix::fs::Stat> for Attr {
     fn from(stat: &rustix::fs::Stat) -> Self {
-        let time = |seconds, nanoseconds: u64| Timestamp {
-            seconds,
-            nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
-        };
+        // Over libc, rustix has nanoseconds of another type.
+        fn time(seconds: i64, nanoseconds: impl TryInto<u32>) -> Timestamp {
+            Timestamp {
+                seconds,
+                nanoseconds: nanoseconds.try_into().unwrap_or(0),
+            }
+        }
         Self {
             ino: stat.st_ino,
             size: u64::try_from(stat.st_size).unwrap_or(0),
