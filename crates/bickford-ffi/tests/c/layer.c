@@ -97,7 +97,9 @@ static void check_refused_opens(struct calls *calls, const char *file, const cha
 		CHECK(opendir(directory) == NULL && errno == EDQUOT);
 	}
 	CHECK(descriptors() < had + TRIES / 2);
+	pthread_mutex_lock(&calls->lock);
 	CHECK(calls->refused == 2 * TRIES + 1);
+	pthread_mutex_unlock(&calls->lock);
 	set_fail_opens(calls, 0);
 }
 

@@ -42,7 +42,9 @@ static int look(const char *mountpoint, struct heard *heard)
 	char path[4096];
 	struct stat attributes;
 
-	memset(heard, 0, sizeof *heard);
+	__atomic_store_n(&heard->errors, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&heard->others, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&heard->why, 0, __ATOMIC_SEQ_CST);
 	snprintf(path, sizeof path, "%s/file", mountpoint);
 	CHECK(stat(path, &attributes) == -1 && errno == EIO);
 	return __atomic_load_n(&heard->errors, __ATOMIC_SEQ_CST);
