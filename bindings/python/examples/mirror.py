@@ -10,6 +10,9 @@ import sys
 
 import bickford
 
+# The kernel appends at the offset that it knows, and Python's buffers are not aligned.
+LEFT_OUT = os.O_APPEND | os.O_DIRECT
+
 
 class Mirror(bickford.FileSystem):
     def __init__(self, source):
@@ -86,10 +89,10 @@ class Mirror(bickford.FileSystem):
             os.utime(handle, ns=times)
 
     def open(self, path, flags):
-        return os.open(self.below(path), flags & ~(os.O_APPEND | os.O_NOFOLLOW))
+        return os.open(self.below(path), flags & ~(LEFT_OUT | os.O_NOFOLLOW))
 
     def create(self, path, mode, flags):
-        handle = os.open(self.below(path), flags & ~os.O_APPEND | os.O_CREAT, mode)
+        handle = os.open(self.below(path), flags & ~LEFT_OUT | os.O_CREAT, mode)
         caller = bickford.caller()
         os.fchown(handle, caller.uid, caller.gid)
         return handle

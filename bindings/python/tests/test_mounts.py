@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import mmap
 import os
 import signal
 import stat
@@ -274,6 +275,14 @@ class Mirrored(Mounted):
         data = os.urandom(3 << 20)
         large.write_bytes(data)
         self.assertEqual((large.read_bytes(), below.read_bytes()), (data, data))
+        for flags in (0, os.O_CREAT | os.O_EXCL):
+            path = self.mount / ("large" if flags == 0 else "made")
+            fd = os.open(path, os.O_WRONLY | os.O_DIRECT | flags)
+            aligned = mmap.mmap(-1, 4096)
+            aligned.write(data[:4096])
+            self.assertEqual(os.pwrite(fd, aligned, 8192), 4096)
+            os.close(fd)
+            self.assertEqual((self.below / path.name).read_bytes()[8192:12288], data[:4096])
 
     def test_names(self):
         (self.mount / "dir").mkdir(0o750)
