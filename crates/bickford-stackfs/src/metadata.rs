@@ -203,6 +203,10 @@ impl Inner {
                 done => done?,
             }
         }
+        // The kernel writes back times of its own, and takes no attributes for that.
+        if op.changed.is_some() && !self.write_back() {
+            self.changed_unheard(cx, op.node);
+        }
         self.attributes(op.node, &object)
     }
 

@@ -140,7 +140,8 @@ impl Crossing {
 
     /// A request has changed attributes that the kernel drops without more when it is answered, which is to be done
     /// after this: of a directory in which it made or removed a name, of a file that it renamed, of which it changed an
-    /// extended attribute or allocated blocks, or to which it wrote what had been written to a mapping.
+    /// extended attribute or allocated blocks, or to which it wrote what had been written to a mapping, or set times with the time of change
+    /// (`FATTR_CTIME`).
     pub fn has_changed(&self, cx: &Context<'_>, node: NodeId) {
         if self.races(node, cx.pid(), now_ms()) {
             refuse(cx.notifier(), node);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread;
 
 use bickford::abi::{
-    FallocateIn, NotifyCode, NotifyInvalInodeOut, Opcode, SetxattrIn, WriteFlags, WriteIn,
+    FallocateIn, NotifyCode, NotifyInvalInodeOut, Opcode, SetattrIn, SetattrValid, SetxattrIn,
+    WriteFlags, WriteIn,
 };
 use bickford::path::{Adapter, Options};
 use bickford::transport::memory::Kernel;
@@ -77,6 +78,14 @@ fn write(client: &Client, node: u64, write_flags: WriteFlags) -> Answer<Vec<u8>>
     client.call(Opcode::Write, node, &[input.as_bytes(), b"m"].concat())
 }
 
+fn set_mode(client: &Client, node: u64, also: SetattrValid) -> Answer<Vec<u8>> {
+    let input = SetattrIn {
+        valid: (SetattrValid::MODE | also).bits(),
+        ..SetattrIn::default()
+    };
+    client.call(Opcode::Setattr, node, input.as_bytes())
+}
+
 /// Threads of elsewhere, as these are, may be any.
 #[test]
 fn what_was_asked_for_before_a_change_is_refused_before_the_change_is_answered() {
@@ -121,8 +130,11 @@ fn what_was_asked_for_before_a_change_is_refused_before_the_change_is_answered()
     refused(&[file]);
     write(client, file, WriteFlags::CACHE).unwrap();
     refused(&[file]);
+    set_mode(client, file, SetattrValid::CTIME).unwrap();
+    refused(&[file]);
     // The kernel itself refuses what is older than these.
     write(client, file, WriteFlags::empty()).unwrap();
+    set_mode(client, file, SetattrValid::empty()).unwrap();
     client
         .rename((from, "missing"), (from, "file"), 0)
         .unwrap_err();

@@ -33,6 +33,10 @@ impl<F: FileSystem> Core<F> {
                 other => other?,
             }
         }
+        // The kernel writes back times of its own, and takes no attributes for that.
+        if op.changed.is_some() {
+            self.changed(cx, op.node);
+        }
         let attr = self.filesystem.getattr(cx, subject).await?;
         Ok(self.attributes(cx, op.node, attr))
     }
