@@ -80,6 +80,14 @@ impl Found {
             linked: attr.links > 1,
         })
     }
+
+    /// Other names lead to the same inode, or led to it before they were removed.
+    pub(crate) fn with_others(self) -> Self {
+        Self(Identity {
+            linked: true,
+            ..self.0
+        })
+    }
 }
 
 impl Table {
@@ -233,6 +241,11 @@ impl Table {
     /// claimed. `None` where somebody is changing it.
     pub(crate) fn bind_free(&self, parent: NodeId, name: &[u8], found: Found) -> Option<NodeId> {
         self.state().tree.bind_free(parent, name, found.0)
+    }
+
+    /// The open node without a name that has the inode number of what was found, which tells of no other names.
+    pub(crate) fn nameless(&self, found: Found) -> Option<NodeId> {
+        self.state().tree.nameless(found.0)
     }
 
     /// Where a claimed name leads, how many names that has, and how many open files.

@@ -479,3 +479,40 @@ fn hidden_names_of_earlier_sessions_are_not_in_the_way() {
     client.unlink(ROOT, "file").unwrap();
     assert!(client.lookup(ROOT, &hidden_name(3)).is_ok());
 }
+
+/// Forgets what a file was looked up as, opens it by one name, which then goes, and looks up the other.
+fn look_up_what_is_open(handle_tells: bool) -> (u64, u64) {
+    let options = Options {
+        use_ino: true,
+        ..Options::default()
+    };
+    let fixture = fixture(options);
+    let client = &fixture.client;
+    let made = client.mknod(ROOT, "first").unwrap().nodeid;
+    client.link(made, ROOT, "second").unwrap();
+    client.forget(made, 2);
+    let file = client.lookup(ROOT, "first").unwrap().nodeid;
+    assert_ne!(file, made);
+    let opened = client.open(file).unwrap();
+    client.unlink(ROOT, "first").unwrap();
+    if !handle_tells {
+        fixture.mirror.forget_open(opened.fh);
+    }
+    let entry = client.lookup(ROOT, "second").unwrap();
+    assert_eq!(entry.attr.nlink, 1);
+    (file, entry.nodeid)
+}
+
+/// Two nodes would be two page caches.
+#[test]
+fn what_is_open_by_a_name_that_is_gone_is_the_same_by_its_other_name() {
+    let (file, found) = look_up_what_is_open(true);
+    assert_eq!(found, file);
+}
+
+/// Its number is given to something else when it ends, which may be before the kernel forgets it.
+#[test]
+fn what_has_the_number_of_an_open_file_that_is_gone_is_another() {
+    let (file, found) = look_up_what_is_open(false);
+    assert_ne!(found, file);
+}

@@ -164,7 +164,12 @@ impl<F: FileSystem> Core<F> {
             let node = match name.attr.filter(|_| fresh && into.is_plus()) {
                 Some(attr) => {
                     let found = Found::new(&attr, self.options.use_ino);
-                    let node = self.table.bind_free(ask.node, &name.name, found);
+                    // Whether it is this one a LOOKUP finds out.
+                    let bind = || self.table.bind_free(ask.node, &name.name, found);
+                    let node = match self.table.nameless(found) {
+                        Some(_) => None,
+                        None => bind(),
+                    };
                     node.map(|node| (node, attr))
                 }
                 None => None,

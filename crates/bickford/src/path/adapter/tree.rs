@@ -32,7 +32,13 @@ impl<F: FileSystem> Core<F> {
             .await?;
         match self.attr_at(cx, claim.path()).await {
             Ok(attr) => {
-                let node = self.table.bind(edge(&claim)?, self.found(&attr))?;
+                let mut found = self.found(&attr);
+                if let Some(node) = self.table.nameless(found)
+                    && self.has_a_name(cx, node, attr.ino).await
+                {
+                    found = found.with_others();
+                }
+                let node = self.table.bind(edge(&claim)?, found)?;
                 let attr = match self.crossing.has_found(cx, node) {
                     true => self.attr_at(cx, claim.path()).await.unwrap_or(attr),
                     false => attr,
@@ -48,6 +54,16 @@ impl<F: FileSystem> Core<F> {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Whether an open file, the known names of which are gone, has another one: as long as it is open, its number is
+    /// nothing else's.
+    async fn has_a_name(&self, cx: &Context<'_>, node: NodeId, ino: u64) -> bool {
+        let Ok(held) = self.borrow(cx, node) else {
+            return false;
+        };
+        let attr = self.filesystem.getattr(cx, held.subject()).await;
+        attr.is_ok_and(|attr| attr.ino == ino && attr.links > 0)
     }
 
     /// Claims a name that is to be made or removed.
