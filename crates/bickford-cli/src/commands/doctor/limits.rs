@@ -71,7 +71,10 @@ fn low_latency() -> Finding {
 fn yielding() -> Finding {
     const NAME: &str = "threads that yield";
     match bickford::transport::yielding_obstacle() {
-        None => Finding::works(NAME, "over io_uring callers stay on their CPU".to_owned()),
+        None => Finding::works(
+            NAME,
+            "callers stay on their CPU where requests go over io_uring".to_owned(),
+        ),
         Some(obstacle) => Finding::new(NAME, Status::Limited, obstacle),
     }
 }
