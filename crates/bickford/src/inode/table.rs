@@ -245,7 +245,8 @@ impl Table {
 
     /// The open node without a name that has the inode number of what was found, which tells of no other names.
     pub(crate) fn nameless(&self, found: Found) -> Option<NodeId> {
-        self.state().tree.nameless(found.0)
+        let Identity { ino, linked, .. } = found.0;
+        (ino != 0 && !linked).then(|| self.state().tree.nameless(found.0))?
     }
 
     /// Where a claimed name leads, how many names that has, and how many open files.

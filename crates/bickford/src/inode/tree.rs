@@ -325,9 +325,6 @@ impl Tree {
     /// The open node that has lost the names that are known of it, and has this inode number. What has one name may be it,
     /// or something else that the number was given to since.
     pub(super) fn nameless(&self, identity: Identity) -> Option<NodeId> {
-        if identity.linked || identity.ino == 0 {
-            return None;
-        }
         let index = *self.by_ino.get(&identity.ino)?;
         let node = self.nodes.get(index)?;
         let is_it = node.kind == identity.kind && node.names.is_empty() && !node.open.is_empty();

@@ -140,8 +140,8 @@ impl Crossing {
 
     /// A request has changed attributes that the kernel drops without more when it is answered, which is to be done
     /// after this: of a directory in which it made or removed a name, of a file that it renamed, of which it changed an
-    /// extended attribute or allocated blocks, or to which it wrote what had been written to a mapping, or set times with the time of change
-    /// (`FATTR_CTIME`).
+    /// extended attribute or allocated blocks, to which it wrote what had been written to a mapping, or of which it wrote
+    /// back times (`FATTR_CTIME`).
     pub fn has_changed(&self, cx: &Context<'_>, node: NodeId) {
         if self.races(node, cx.pid(), now_ms()) {
             refuse(cx.notifier(), node);
@@ -181,9 +181,10 @@ impl Crossing {
             if attr.links > 1 && !attr.is_directory() && !place.linked.load(Ordering::Relaxed) {
                 place.linked.store(true, Ordering::Relaxed);
             }
+            // In this order, for one that ends meanwhile is told by the second.
+            let none = place.removals.load(Ordering::SeqCst) == 0;
             let removed = place.removed.load(Ordering::SeqCst);
-            place.removals.load(Ordering::SeqCst) == 0
-                && (removed == 0 || !is_under_way(removed, now()))
+            none && (removed == 0 || !is_under_way(removed, now()))
         })
     }
 }
