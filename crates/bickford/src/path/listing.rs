@@ -12,6 +12,8 @@ pub(crate) struct Name {
     pub(crate) name: Box<[u8]>,
     pub(crate) mode: u32,
     pub(crate) attr: Option<Attr>,
+    /// Inode number, where only that is known.
+    pub(crate) ino: u64,
     pub(crate) offset: u64,
 }
 
@@ -32,7 +34,7 @@ fn is_name(name: &[u8]) -> bool {
 
 /// What a directory holds, filled by [`super::FileSystem::readdir`] in one of two ways:
 ///
-/// - In one piece: add every name with [`Listing::add`] or [`Listing::add_attr`], whatever the
+/// - In one piece: add every name with [`Listing::add`], [`Listing::add_numbered`] or [`Listing::add_attr`], whatever the
 ///   offset. The listing is kept for the open directory, so that one who reads it sees each name
 ///   once even if names come and go meanwhile. A directory that is rewound is listed again. `.`
 ///   and `..` are there without being added.
@@ -86,12 +88,18 @@ impl Listing {
 
     /// Adds a name. Of `mode` only the type counts; zero when it is unknown.
     pub fn add(&mut self, name: impl AsRef<[u8]>, mode: u32) {
-        self.push(name.as_ref(), mode, None);
+        self.push(name.as_ref(), mode, None, 0);
+    }
+
+    /// The same with its inode number, which is listed with [`crate::path::Options::use_ino`] (readdir(3) tells it, and so
+    /// does `ls -i`). Without it that of a name that nobody has looked up is not known.
+    pub fn add_numbered(&mut self, name: impl AsRef<[u8]>, mode: u32, ino: u64) {
+        self.push(name.as_ref(), mode, None, ino);
     }
 
     /// Adds a name with its attributes, which saves the kernel asking for them.
     pub fn add_attr(&mut self, name: impl AsRef<[u8]>, attr: Attr) {
-        self.push(name.as_ref(), attr.mode, Some(attr));
+        self.push(name.as_ref(), attr.mode, Some(attr), attr.ino);
     }
 
     /// Adds a name to a listing in parts; `offset` is where it goes on after this name, and not
@@ -112,12 +120,13 @@ impl Listing {
             name: name.into(),
             mode,
             attr: None,
+            ino: 0,
             offset,
         });
         true
     }
 
-    fn push(&mut self, name: &[u8], mode: u32, attr: Option<Attr>) {
+    fn push(&mut self, name: &[u8], mode: u32, attr: Option<Attr>, ino: u64) {
         self.bytes += size_of::<Name>() + name.len();
         if self.bytes > LISTING_BYTES_MAX || name == b"." || name == b".." || !is_name(name) {
             return;
@@ -128,6 +137,7 @@ impl Listing {
             name: name.into(),
             mode,
             attr,
+            ino,
             offset,
         });
     }

@@ -37,6 +37,23 @@ fn parse(mut bytes: &[u8], plus: bool) -> Vec<(String, u64, u64)> {
     names
 }
 
+/// The inode number of each entry.
+fn numbers(mut bytes: &[u8], plus: bool) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while !bytes.is_empty() {
+        let skipped = if plus {
+            size_of::<Direntplus>() - size_of::<Dirent>()
+        } else {
+            0
+        };
+        let (dirent, _) = Dirent::read_from_prefix(&bytes[skipped..]).unwrap();
+        numbers.push(dirent.ino);
+        let end = skipped + size_of::<Dirent>() + dirent.namelen as usize;
+        bytes = &bytes[end.next_multiple_of(8)..];
+    }
+    numbers
+}
+
 /// Lists from `offset` on, with answers of at most `size` bytes, until the end.
 fn list(client: &Client, handle: u64, mut offset: u64, size: u32) -> Vec<String> {
     let mut names = Vec::new();
@@ -196,6 +213,40 @@ fn a_listing_tells_the_numbers_that_attributes_tell() {
             let entries = listed.chunks(size_of::<Dirent>() + 8);
             let numbers = entries.map(|entry| Dirent::read_from_prefix(entry).unwrap().0.ino);
             assert_eq!(numbers.collect::<Vec<_>>(), expected);
+        }
+    }
+}
+
+/// Two files, of one of which a listing tells the inode number.
+struct NumbersOnly;
+
+impl path::FileSystem for NumbersOnly {
+    fn getattr(&self, _: &Context<'_>, _: Subject<'_>) -> Result<Attr, Errno> {
+        Ok(Attr::directory(1, 0o755))
+    }
+
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, to: &mut Listing) -> Result<(), Errno> {
+        to.add_numbered("numbered", 0o100_000, 77);
+        to.add("other", 0o100_000);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_number_that_a_listing_tells_is_listed_where_numbers_count() {
+    // `FUSE_UNKNOWN_INO` of the kernel.
+    const UNKNOWN: u64 = 0xffff_ffff;
+    for (use_ino, wanted) in [(true, 77), (false, UNKNOWN)] {
+        let options = Options {
+            use_ino,
+            ..Options::default()
+        };
+        let kernel = session(Adapter::new(NumbersOnly, options));
+        let client = Client::new(&kernel, 1);
+        let handle = client.opendir(ROOT).unwrap().fh;
+        for (opcode, plus) in [(Opcode::Readdir, false), (Opcode::Readdirplus, true)] {
+            let bytes = client.read_at(opcode, ROOT, handle, 2, 4096).unwrap();
+            assert_eq!(numbers(&bytes, plus), [wanted, UNKNOWN], "{opcode:?}");
         }
     }
 }

@@ -175,10 +175,10 @@ impl<F: FileSystem> Core<F> {
                 None => None,
             };
             let known = || self.table.child(ask.node, &name.name);
-            let ino = match (name.attr, node) {
-                (Some(attr), _) if self.options.use_ino && attr.ino != 0 => attr.ino,
-                (_, Some((node, _))) => node.0,
-                _ => known().map_or(0, |node| self.number(node)),
+            let ino = match node {
+                _ if self.options.use_ino && name.ino != 0 => name.ino,
+                Some((node, _)) => node.0,
+                None => known().map_or(0, |node| self.number(node)),
             };
             let entry = DirectoryEntry {
                 name: &name.name,

@@ -124,7 +124,7 @@ impl Directory {
         for entry in fs::Dir::new(self.resolve(path, DIRECTORY)?)? {
             let entry = entry?;
             let kind = entry.file_type().as_raw_mode();
-            listing.add(entry.file_name().to_bytes(), kind);
+            listing.add_numbered(entry.file_name().to_bytes(), kind, entry.ino());
         }
         Ok(())
     }
