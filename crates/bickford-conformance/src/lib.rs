@@ -31,7 +31,7 @@ mod watchdog;
 pub use combination::{Combination, Io, Preset, Transport, flag_exists, passes_through};
 pub use machine::{OpenDevice, fuse_mounts, maps_shared, ordinary_user, require_root, tells_holes};
 pub use mount::{Mount, MountBuilder, StartError, command_path};
-pub use program::{Finished, run, run_ok};
+pub use program::{Finished, exit_code, run, run_ok};
 pub use scratch::{Image, Scratch};
 pub use start_line::StartLine;
 pub use sys::{FileHandle, LockKind, SharedMap, close, locked_by, record_lock, write_by_ring};

@@ -1,6 +1,7 @@
 //! Running other programs and keeping what they say.
 
-use std::process::{Command, ExitStatus, Stdio};
+use std::io;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 /// A program that ended.
 #[derive(Debug)]
@@ -57,6 +58,18 @@ pub fn run_ok(command: &mut Command) -> String {
     let finished = run(command);
     assert!(finished.status.success(), "{}", finished.report());
     finished.output
+}
+
+/// How a program of the tests ends: with what went wrong on its standard output.
+#[must_use]
+pub fn exit_code(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn show(command: &Command) -> String {

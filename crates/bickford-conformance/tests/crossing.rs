@@ -1,7 +1,6 @@
 //! What processes know of their own files is what they are told, whatever others ask about these at the same time.
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -9,8 +8,6 @@ use bickford_conformance::{BODY_DEADLINE, full_length, maps_shared, on_every_com
 
 const OWNERS: u32 = 4;
 const ASKERS: u32 = 2;
-/// Directories that all share, as the program has them.
-const SHARED: u32 = 3;
 
 fn start(words: &[&str], directory: &Path) -> Child {
     let (first, rest) = words.split_first().expect("what it is to do");
@@ -29,9 +26,6 @@ fn what_processes_own_is_as_they_left_it_whoever_asks() {
     let steps = if full_length() { "60000" } else { "6000" };
     let seed = std::process::id().to_string();
     on_every_combination("owners", BODY_DEADLINE, |directory| {
-        for number in 0..SHARED {
-            fs::create_dir(directory.join(format!("d{number}"))).expect("mkdir");
-        }
         let askers: Vec<_> = (0..ASKERS).map(|_| start(&["ask"], directory)).collect();
         let maps = maps_shared(directory);
         let own = |index: u32| {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::Inner;
 use crate::backing::Register;
 use crate::credentials::{Caller, set_umask};
+use crate::crossing::Loss;
 use crate::descriptors::as_seen_by_callers;
 use crate::io::{Lower, lower_flags};
 use crate::io_mode::IoMode;
@@ -163,14 +164,20 @@ impl Inner {
         // A directory has one name. Where others change SOURCE, it may be another's by then.
         let surely = self.settings.exclusive && flags.contains(AtFlags::REMOVEDIR);
         let doom = self.doom(parent, dir.as_fd(), name, surely);
-        let counts = !flags.contains(AtFlags::REMOVEDIR);
-        let loss = counts.then(|| self.loses(&doom, dir.as_fd(), name));
+        let loss = match flags.contains(AtFlags::REMOVEDIR) {
+            true => None,
+            false => self.loses(&doom, dir.as_fd(), name),
+        };
         rustix::fs::unlinkat(&dir, name, flags)?;
+        self.removed(doom, loss);
+        Ok(())
+    }
+
+    fn removed(&self, doom: Doom, loss: Option<Loss<'_>>) {
         let are_left = self.nodes.removed(doom, self.settings.exclusive);
-        if let Some(loss) = loss.flatten() {
+        if let Some(loss) = loss {
             loss.made(are_left);
         }
-        Ok(())
     }
 
     pub(crate) fn do_rename(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
@@ -194,10 +201,7 @@ impl Inner {
             self.identity.without_excess()?;
             rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
         }
-        let are_left = self.nodes.removed(doom, self.settings.exclusive);
-        if let Some(loss) = loss {
-            loss.made(are_left);
-        }
+        self.removed(doom, loss);
         self.moved(cx, to.as_fd(), new_name);
         if flags.contains(RenameFlags::EXCHANGE) {
             self.moved(cx, from.as_fd(), name);

@@ -25,7 +25,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use bickford_conformance::{LockKind, SharedMap, record_lock};
+use bickford_conformance::{LockKind, SharedMap, exit_code, record_lock};
 use rustix::fs::{FlockOperation, OFlags};
 
 fn main() -> ExitCode {
@@ -59,13 +59,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(result)
 }
 
 fn churn(directory: &Path, index: &str, rounds: u32) -> io::Result<()> {

@@ -133,12 +133,7 @@ impl Nodes {
         let (handle, id) = sys::name_to_handle(dir, name, AtFlags::empty()).ok()?;
         let mode = || Some(statx(StatxFlags::TYPE)?.stx_mode.into());
         let mount = mounts.of_object(mounts.known(id)?, mode)?;
-        mount.direct_id(&handle).or_else(|| {
-            self.table.find(Key::Handle {
-                mount: mount.number,
-                handle: handle.parts(),
-            })
-        })
+        self.node_on(&mount, &handle)
     }
 
     fn say_lost(&self, what: Arguments<'_>) {

@@ -463,9 +463,13 @@ impl Nodes {
         if self.root_handle.as_ref()?.parts() == handle.parts() {
             return Some(ROOT);
         }
-        self.mount(0)?.direct_id(handle).or_else(|| {
+        self.node_on(&*self.mount(0)?, handle)
+    }
+
+    fn node_on(&self, mount: &LowerMount, handle: &sys::LowerHandle) -> Option<u64> {
+        mount.direct_id(handle).or_else(|| {
             self.table.find(Key::Handle {
-                mount: 0,
+                mount: mount.number,
                 handle: handle.parts(),
             })
         })

@@ -77,8 +77,8 @@ struct Place {
 ///
 /// The kernel may take attributes that were read before a change after it, and a link count of after the removal of a name
 /// before that removal ([`crate::docs::caching`] says when). A file system that tells this of what it is asked and what it
-/// changes has it refused what crosses: [`Notifier::forget_attributes`] is called where, and only where, another thread's
-/// request may cross. [`crate::path::Adapter`] does so for file systems over paths.
+/// changes has it refused what crosses: [`Notifier::forget_attributes`] is called where another thread's request may cross.
+/// [`crate::path::Adapter`] does so for file systems over paths.
 ///
 /// It has the same size whatever the number of nodes: nodes share places, which costs notifications that were not needed.
 /// An answer that takes longer than a second from when it is asked for until the kernel has taken it is not thought of.

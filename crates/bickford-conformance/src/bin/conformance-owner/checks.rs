@@ -88,7 +88,11 @@ impl Owner {
 
     pub fn check_any(&mut self) -> io::Result<()> {
         match self.any(|_| true) {
-            Some((key, id)) => self.check(&self.path(&key), id),
+            Some((key, id)) => {
+                let path = self.path(&key);
+                self.note(id, format!("check {}", path.display()));
+                self.check(&path, id)
+            }
             None => Ok(()),
         }
     }

@@ -27,13 +27,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use bickford_conformance::exit_code;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 use model::{Owner, SHARED};
 
 /// Directories below each other that an asker goes down at most.
 const DEPTH: usize = 3;
-/// Steps that are shown of those before one that fails.
+/// So many steps about the inode are shown that one that fails is about.
 const SHOWN: usize = 12;
 
 fn main() -> ExitCode {
@@ -54,13 +55,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(result)
 }
 
 fn own(directory: &Path, numbers: [&str; 3], without: &[&str]) -> io::Result<()> {
@@ -69,6 +64,13 @@ fn own(directory: &Path, numbers: [&str; 3], without: &[&str]) -> io::Result<()>
     let (index, steps, seed) = (parse(index)?, parse(steps)?, parse(seed)?);
     // Modes are to be what was asked for.
     rustix::process::umask(Mode::empty());
+    for number in 0..SHARED {
+        match fs::create_dir(directory.join(format!("d{number}"))) {
+            // Another process has made it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+    }
     let mut owner = Owner::new(directory, index, seed, !without.contains(&"mmap"));
     let mut run = || {
         (0..steps).try_for_each(|_| owner.step())?;

@@ -100,7 +100,7 @@ impl Owner {
         self.log.push_back((id, what));
     }
 
-    /// The last steps, and those before that were about the same inode.
+    /// The last steps about the inode that the current one is about.
     pub fn log_about_last(&self, count: usize) -> Vec<String> {
         let of_it = self.log.iter().rev().filter(|(id, _)| *id == self.about);
         let mut about: Vec<_> = of_it.take(count).map(|(_, what)| what.clone()).collect();
