@@ -29,7 +29,9 @@ mod tree;
 mod watchdog;
 
 pub use combination::{Combination, Io, Preset, Transport, flag_exists, passes_through};
-pub use machine::{OpenDevice, fuse_mounts, maps_shared, ordinary_user, require_root, tells_holes};
+pub use machine::{
+    OpenDevice, fuse_mounts, maps_shared, ordinary_user, require_root, tells_birth, tells_holes,
+};
 pub use mount::{Mount, MountBuilder, StartError, command_path};
 pub use program::{Finished, exit_code, run, run_ok};
 pub use scratch::{Image, Scratch};

@@ -51,6 +51,12 @@ pub fn tells_holes() -> bool {
     linux() >= (6, 16)
 }
 
+/// Whether mounts tell when files were born: before Linux 6.6 the kernel does not ask (STATX).
+#[must_use]
+pub fn tells_birth() -> bool {
+    linux() >= (6, 6)
+}
+
 /// Version of the kernel.
 fn linux() -> (u32, u32) {
     let name = rustix::system::uname();

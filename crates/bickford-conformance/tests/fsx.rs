@@ -9,13 +9,15 @@ use bickford_conformance::{full_length, maps_shared, on_every_combination, run};
 
 /// Every operation that fsx knows, and by `mapped` those of mappings: as often as the plain ones, or never.
 fn configuration(mapped: f64) -> String {
-    format!("{CONFIGURATION}mapread = {mapped:.1}\nmapwrite = {mapped:.1}\n")
+    let invalidate = 0.2 * mapped;
+    format!(
+        "{CONFIGURATION}mapread = {mapped:.1}\nmapwrite = {mapped:.1}\ninvalidate = {invalidate:.1}\n"
+    )
 }
 
 const CONFIGURATION: &str = "
 [weights]
 close_open = 0.5
-invalidate = 0.2
 read = 1.0
 write = 1.0
 truncate = 1.0

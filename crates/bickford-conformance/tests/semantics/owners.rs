@@ -13,6 +13,9 @@ use rustix::fs::{AtFlags, CWD, IFlags, StatxFlags, XattrFlags};
 
 use super::{Check, Seen, saw};
 
+/// When files were born.
+pub(crate) const BIRTH: &str = "statx";
+
 pub(crate) const CHECKS: &[Check] = &[
     ("xattrs", xattrs),
     ("xattr-lengths", xattr_lengths),
@@ -20,7 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("set-id-bits", set_id_bits),
     ("group-inheritance", group_inheritance),
     ("times", times),
-    ("statx", birth_time),
+    (BIRTH, birth_time),
     ("flags", flags),
     ("append-only", append_only),
     ("closed-directories", closed_directories),
