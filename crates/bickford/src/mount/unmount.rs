@@ -307,14 +307,18 @@ fn unmount_patiently(
     }
 }
 
-/// After a pause: whether a mount that is busy may be free now, because nobody is seen to use it.
+/// After a pause: whether a mount that is busy may be free now, because nobody is seen to use it. Who was seen before the
+/// pause may have been a child between fork(2) and execve(2), which has what its parent had open.
 fn frees_itself(entry: &MountEntry, all: &[MountEntry], deadline: Instant) -> bool {
     let used = || !below(entry, all).is_empty() || !busy::holders(entry).is_empty();
-    let may = Instant::now() <= deadline && !used();
-    if may {
-        std::thread::sleep(BUSY_PAUSE);
-    }
-    may
+    Instant::now() <= deadline && !stays(used)
+}
+
+/// Whether something is so before a pause and after it.
+fn stays(is_so: impl Fn() -> bool) -> bool {
+    let was_so = is_so();
+    std::thread::sleep(BUSY_PAUSE);
+    was_so && is_so()
 }
 
 /// Another mount may have come to the same place meanwhile.
@@ -398,6 +402,19 @@ fn below(entry: &MountEntry, all: &[MountEntry]) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_seen_once_does_not_keep_a_mount_busy() {
+        for (seen, stay) in [
+            ([true, true], true),
+            ([true, false], false),
+            ([false, true], false),
+        ] {
+            let looks = std::cell::Cell::new(0);
+            let look = || seen[looks.replace(looks.get() + 1)];
+            assert_eq!(stays(look), stay, "{seen:?}");
+        }
+    }
 
     #[test]
     fn what_is_no_fuse_mount_is_left_alone() {
