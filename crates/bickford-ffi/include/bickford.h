@@ -592,6 +592,17 @@ int32_t bickford_reply_defer(struct bickford_reply *reply,
 // `reply` came to the callback that runs and was not deferred.
 int32_t bickford_reply_interrupted(struct bickford_reply *reply);
 
+// The request has changed attributes of a node that it does not name: the time of change of what a RENAME has moved. The
+// kernel drops those when it is answered, and is told here to refuse what somebody asked for before, if anybody did.
+//
+// # Safety
+// `reply` came to the callback that runs.
+int32_t bickford_reply_changed(struct bickford_reply *reply,
+                               uint64_t node);
+
+// As `bickford_reply_changed`, for a deferred reply.
+int32_t bickford_deferred_changed(uint64_t handle, uint64_t node);
+
 // As `bickford_reply_interrupted`, for a deferred reply. It is 1 also when the session has ended.
 int32_t bickford_deferred_interrupted(uint64_t handle);
 
@@ -677,6 +688,12 @@ int32_t bickford_log(uint32_t level,
 // Drops cached attributes of an inode, and cached data from `offset` on for `length` bytes: a
 // negative offset keeps the data, a length of zero means to the end.
 int32_t bickford_notify_inode(uint64_t session, uint64_t node, int64_t offset, int64_t length);
+
+// Drops cached attributes of an inode before it returns, and has the kernel refuse those that it has asked for before. It is
+// not queued, and may be called for an inode that a request is about before that is answered; there are
+// `bickford_reply_changed` and `bickford_deferred_changed` for what a request has changed.
+int32_t bickford_notify_attributes(uint64_t session,
+                                   uint64_t node);
 
 // Drops a cached name; with `expire` not zero it is only looked up again at its next use.
 //

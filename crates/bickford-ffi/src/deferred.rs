@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bickford::backing::Backings;
 use bickford::path::Listing;
-use bickford::{Context, Errno, Interrupt, Reply};
+use bickford::{Context, DetachedContext, Errno, Interrupt, NodeId, Reply};
 
 use crate::abi::{
     BICKFORD_ERROR_HANDLE, BICKFORD_ERROR_LIMIT, bickford_answer, bickford_interrupted,
@@ -32,6 +32,7 @@ struct Deferred {
     backings: Option<Backings>,
     buffer: Buffer,
     interrupt: Arc<Interrupt>,
+    context: DetachedContext,
 }
 
 impl Deferred {
@@ -180,6 +181,7 @@ pub(crate) struct InCall<'a, D: Destination> {
 trait Defer {
     fn defer(&mut self) -> Result<u64, Failure>;
     fn is_interrupted(&self) -> bool;
+    fn has_changed(&self, node: NodeId);
     fn registrar(&self) -> Result<Registrar, Failure>;
     fn listing(&mut self) -> Result<&mut Listing, Failure>;
 }
@@ -220,6 +222,7 @@ impl<D: Destination> Defer for InCall<'_, D> {
                 backings,
                 buffer: std::mem::take(&mut self.buffer),
                 interrupt: self.context.interrupt(),
+                context: self.context.detach(),
             },
         );
         Ok(handle)
@@ -227,6 +230,10 @@ impl<D: Destination> Defer for InCall<'_, D> {
 
     fn is_interrupted(&self) -> bool {
         self.context.interrupt().is_raised()
+    }
+
+    fn has_changed(&self, node: NodeId) {
+        self.context.has_changed(node);
     }
 
     fn registrar(&self) -> Result<Registrar, Failure> {
@@ -350,6 +357,35 @@ pub unsafe extern "C" fn bickford_reply_interrupted(reply: *mut bickford_reply) 
         // SAFETY: the caller's promise.
         let reply = unsafe { self::handle(reply)? };
         Ok(i32::from(reply.0.is_interrupted()))
+    })
+}
+
+/// The request has changed attributes of a node that it does not name: the time of change of what a RENAME has moved. The
+/// kernel drops those when it is answered, and is told here to refuse what somebody asked for before, if anybody did.
+///
+/// # Safety
+/// `reply` came to the callback that runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_reply_changed(reply: *mut bickford_reply, node: u64) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let reply = unsafe { self::handle(reply)? };
+        reply.0.has_changed(NodeId(node));
+        Ok(0)
+    })
+}
+
+/// As `bickford_reply_changed`, for a deferred reply.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_deferred_changed(handle: u64, node: u64) -> i32 {
+    guarded(|| {
+        let context = waiting()
+            .as_ref()
+            .and_then(|waiting| waiting.replies.get(&handle))
+            .map(|deferred| deferred.context.clone())
+            .ok_or_else(|| unknown(handle))?;
+        context.context().has_changed(NodeId(node));
+        Ok(0)
     })
 }
 

@@ -48,6 +48,14 @@ pub extern "C" fn bickford_notify_inode(session: u64, node: u64, offset: i64, le
     })
 }
 
+/// Drops cached attributes of an inode before it returns, and has the kernel refuse those that it has asked for before. It is
+/// not queued, and may be called for an inode that a request is about before that is answered; there are
+/// `bickford_reply_changed` and `bickford_deferred_changed` for what a request has changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_notify_attributes(session: u64, node: u64) -> i32 {
+    guarded(|| send(session, |to| to.forget_attributes(NodeId(node))))
+}
+
 /// Drops a cached name; with `expire` not zero it is only looked up again at its next use.
 ///
 /// # Safety

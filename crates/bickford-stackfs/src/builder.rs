@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bickford::mount::GenericFlags;
-use bickford::notify::Crossing;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -218,7 +217,6 @@ impl Builder {
             identity: Identity::current()?,
             writers: Writers::default(),
             mapped: Mapped::default(),
-            crossing: Crossing::default(),
             backings: Backings::new(OPENS_MAX, budget.share(all / 4)),
             readers: DescriptorCache::new(cached),
             on_demand_writers: DescriptorCache::new(cached),
@@ -295,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::magic::Traits;
-    use crate::node::{Doom, ROOT};
+    use crate::node::ROOT;
 
     #[test]
     fn a_source_that_is_missing_or_a_file_is_said() {
@@ -360,8 +358,9 @@ mod tests {
         inner.nodes.lookup(ROOT, c"file").unwrap();
         let directory = inner.nodes.directory(ROOT).unwrap();
         let holds = |inner: &Inner| {
-            let doom = inner.doom(ROOT, directory.as_fd(), c"file", false);
-            matches!(doom, Doom::Held(_))
+            inner
+                .doom(ROOT, directory.as_fd(), c"file", false)
+                .is_some()
         };
         assert_eq!(holds(&inner), inner.nodes.has_handles());
         inner.beneath.source = Traits::of_type("nfs");

@@ -14,11 +14,10 @@ use rustix::io::Errno;
 use crate::Inner;
 use crate::backing::Register;
 use crate::credentials::{Caller, set_umask};
-use crate::crossing::Loss;
 use crate::descriptors::as_seen_by_callers;
 use crate::io::{Lower, lower_flags};
 use crate::io_mode::IoMode;
-use crate::node::{Doom, ProcFd, checked};
+use crate::node::{Doomed, ProcFd, checked};
 
 /// Who made a request.
 pub(crate) fn caller(cx: &Context<'_>) -> Caller {
@@ -35,7 +34,7 @@ fn unmake(dir: BorrowedFd<'_>, name: &CStr, kind: AtFlags) {
 }
 
 impl Inner {
-    pub(crate) fn do_lookup(&self, cx: &Context<'_>, op: &Lookup<'_>) -> Result<Entry, Errno> {
+    pub(crate) fn do_lookup(&self, op: &Lookup<'_>) -> Result<Entry, Errno> {
         let (node, name) = (op.parent.0, op.name);
         let found = match name.to_bytes() {
             b"." if self.settings.nfs_export => self.nodes.again(node),
@@ -43,7 +42,7 @@ impl Inner {
             _ => self.nodes.lookup(node, name),
         };
         match found {
-            Ok(found) => Ok(self.entry(&self.as_it_is(cx, found))),
+            Ok(found) => Ok(self.entry(&found)),
             Err(Errno::NOENT) if !self.settings.negative_timeout.is_zero() => {
                 let valid = self.name_timeout(node, self.settings.negative_timeout);
                 Ok(Entry::negative(valid))
@@ -150,10 +149,16 @@ impl Inner {
     }
 
     /// Holds what is about to go, unless that would keep it from going.
-    pub(crate) fn doom(&self, parent: u64, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Doom {
+    pub(crate) fn doom(
+        &self,
+        parent: u64,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        surely: bool,
+    ) -> Option<Doomed> {
         let any = self.beneath.any().renames_held;
         match any && self.traits(parent, dir).renames_held {
-            true => Doom::Unheld,
+            true => None,
             false => self.nodes.doom(dir, name, surely),
         }
     }
@@ -163,21 +168,24 @@ impl Inner {
         let name = checked(name)?;
         // A directory has one name. Where others change SOURCE, it may be another's by then.
         let surely = self.settings.exclusive && flags.contains(AtFlags::REMOVEDIR);
-        let doom = self.doom(parent, dir.as_fd(), name, surely);
-        let loss = match flags.contains(AtFlags::REMOVEDIR) {
-            true => None,
-            false => self.loses(&doom, dir.as_fd(), name),
-        };
+        let doomed = self.doom(parent, dir.as_fd(), name, surely);
         rustix::fs::unlinkat(&dir, name, flags)?;
-        self.removed(doom, loss);
+        self.nodes.removed(doomed, self.settings.exclusive);
         Ok(())
     }
 
-    fn removed(&self, doom: Doom, loss: Option<Loss<'_>>) {
-        let are_left = self.nodes.removed(doom, self.settings.exclusive);
-        if let Some(loss) = loss {
-            loss.made(are_left);
+    /// Something has this name now, and with it another time of change.
+    fn moved(&self, cx: &Context<'_>, dir: BorrowedFd<'_>, name: &CStr) {
+        if !self.settings.attr_timeout.is_zero()
+            && let Some(node) = self.nodes.node_at(dir, name)
+        {
+            cx.has_changed(NodeId(node));
         }
+    }
+
+    /// A request has changed a directory, or failed after it made a name and removed it again.
+    pub(crate) fn names_changed(&self, directory: NodeId) {
+        self.name_changes.count(directory.0);
     }
 
     pub(crate) fn do_rename(&self, cx: &Context<'_>, op: &Rename<'_>) -> Result<(), Errno> {
@@ -187,11 +195,9 @@ impl Inner {
         let (name, new_name) = (checked(op.name)?, checked(op.new_name)?);
         let flags = RenameFlags::from_bits(op.flags.bits()).ok_or(Errno::INVAL)?;
         let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
-        let doom = match replaces {
-            true => self.doom(op.new_parent.0, to.as_fd(), new_name, false),
-            false => Doom::Nothing,
-        };
-        let loss = self.loses(&doom, to.as_fd(), new_name);
+        let doomed = replaces
+            .then(|| self.doom(op.new_parent.0, to.as_fd(), new_name, false))
+            .flatten();
         {
             // A whiteout is a new object and belongs to the caller.
             let whiteout = flags.contains(RenameFlags::WHITEOUT);
@@ -201,7 +207,7 @@ impl Inner {
             self.identity.without_excess()?;
             rustix::fs::renameat_with(&from, name, &to, new_name, flags)?;
         }
-        self.removed(doom, loss);
+        self.nodes.removed(doomed, self.settings.exclusive);
         self.moved(cx, to.as_fd(), new_name);
         if flags.contains(RenameFlags::EXCHANGE) {
             self.moved(cx, from.as_fd(), name);

@@ -1,6 +1,6 @@
 //! StackFS as the library's file system.
 
-use bickford::abi::{InitFlags, WriteFlags};
+use bickford::abi::InitFlags;
 use bickford::ops::{
     Access, Attributes, Copied, CopyFileRange, Create, Created, Data, Directory, Entry, Fallocate,
     Flush, Forget, Fsync, Fsyncdir, Getattr, Getlk, Getxattr, Ioctl, IoctlAnswer, Link, Listxattr,
@@ -124,12 +124,11 @@ impl FileSystem for StackFs {
     }
 
     fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
-        reply.complete(self.inner.do_lookup(cx, &op));
+        reply.complete(self.inner.do_lookup(&op));
         self.inner.prune(cx);
     }
 
-    fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        self.inner.crossing.asks(cx, op.node);
+    fn getattr(&self, _: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
         reply.complete(self.inner.do_getattr(&op));
     }
 
@@ -141,8 +140,7 @@ impl FileSystem for StackFs {
         reply.complete(self.inner.do_access(&op));
     }
 
-    fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
-        self.inner.crossing.asks(cx, op.node);
+    fn statx(&self, _: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
         reply.complete(self.inner.do_statx(&op));
     }
 
@@ -156,46 +154,46 @@ impl FileSystem for StackFs {
 
     fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>, reply: Reply<Entry>) {
         let done = self.inner.do_symlink(cx, &op);
-        self.inner.changed(cx, op.parent, done.is_ok());
+        self.inner.names_changed(op.parent);
         reply.complete(done);
     }
 
     fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>, reply: Reply<Entry>) {
         let done = self.inner.do_mknod(cx, &op);
-        self.inner.changed(cx, op.parent, done.is_ok());
+        self.inner.names_changed(op.parent);
         reply.complete(done);
     }
 
     fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>, reply: Reply<Entry>) {
         let done = self.inner.do_mkdir(cx, &op);
-        self.inner.changed(cx, op.parent, done.is_ok());
+        self.inner.names_changed(op.parent);
         reply.complete(done);
     }
 
     fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>, reply: Reply<()>) {
         let done = self.inner.do_unlink(cx, &op);
-        self.inner.changed(cx, op.parent, done.is_ok());
+        self.inner.names_changed(op.parent);
         reply.complete(done);
     }
 
     fn rmdir(&self, cx: &Context<'_>, op: Rmdir<'_>, reply: Reply<()>) {
         let done = self.inner.do_rmdir(cx, &op);
-        self.inner.changed(cx, op.parent, done.is_ok());
+        self.inner.names_changed(op.parent);
         reply.complete(done);
     }
 
     fn rename(&self, cx: &Context<'_>, op: Rename<'_>, reply: Reply<()>) {
         let renamed = self.inner.do_rename(cx, &op);
-        self.inner.changed(cx, op.parent, renamed.is_ok());
+        self.inner.names_changed(op.parent);
         if op.new_parent != op.parent {
-            self.inner.changed(cx, op.new_parent, renamed.is_ok());
+            self.inner.names_changed(op.new_parent);
         }
         reply.complete(renamed);
     }
 
-    fn link(&self, cx: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
+    fn link(&self, _: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
         let linked = self.inner.do_link(&op);
-        self.inner.changed(cx, op.new_parent, linked.is_ok());
+        self.inner.names_changed(op.new_parent);
         reply.complete(linked);
     }
 
@@ -203,7 +201,7 @@ impl FileSystem for StackFs {
         let created = self
             .inner
             .do_create(cx, &op, &|file| reply.open_backing(file));
-        self.inner.changed(cx, op.parent, created.is_ok());
+        self.inner.names_changed(op.parent);
         reply.complete(created);
     }
 
@@ -234,13 +232,7 @@ impl FileSystem for StackFs {
     }
 
     fn write(&self, cx: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
-        let (node, cached) = (op.node, op.write_flags.contains(WriteFlags::CACHE));
-        let written = self.inner.do_write(cx, &op);
-        // With its write-back cache the kernel has times of its own.
-        if cached && written.is_ok() && !self.inner.write_back() {
-            self.inner.changed_unheard(cx, node);
-        }
-        reply.complete(written);
+        reply.complete(self.inner.do_write(cx, &op));
     }
 
     fn flush(&self, _: &Context<'_>, op: Flush, reply: Reply<()>) {
@@ -296,9 +288,7 @@ impl FileSystem for StackFs {
     }
 
     fn removexattr(&self, cx: &Context<'_>, op: Removexattr<'_>, reply: Reply<()>) {
-        let done = self.inner.do_removexattr(cx, &op);
-        self.inner.changed_xattr(cx, op.node, done.is_ok());
-        reply.complete(done);
+        reply.complete(self.inner.do_removexattr(cx, &op));
     }
 
     fn opendir(&self, cx: &Context<'_>, op: Opendir, reply: Reply<Opened>) {
@@ -314,7 +304,6 @@ impl FileSystem for StackFs {
     }
 
     fn readdirplus(&self, cx: &Context<'_>, op: Readdirplus, reply: Reply<Directory>) {
-        self.inner.crossing.lists(cx);
         let listing = Directory::new(op.size, true);
         reply.complete(
             self.inner

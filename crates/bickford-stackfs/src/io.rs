@@ -506,7 +506,6 @@ impl Inner {
         let mode = FallocateFlags::from_bits_retain(op.mode);
         rustix::fs::fallocate(&file, mode, op.offset, op.length)?;
         unheard.tell(cx, op.node);
-        self.changed_unheard(cx, op.node);
         Ok(())
     }
 

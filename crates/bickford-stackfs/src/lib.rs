@@ -28,7 +28,6 @@ mod caller;
 mod computed;
 mod create;
 mod credentials;
-mod crossing;
 mod descriptors;
 mod dir;
 mod dir_stream;
@@ -61,8 +60,6 @@ mod writers;
 mod xattr;
 
 use std::sync::{Arc, OnceLock};
-
-use bickford::notify::Crossing;
 
 pub use builder::{Builder, Error};
 pub use descriptors::raise_descriptor_limit;
@@ -117,7 +114,6 @@ pub(crate) struct Inner {
     identity: Identity,
     writers: Writers,
     mapped: Mapped,
-    crossing: Crossing,
     backings: Backings,
     /// Files that were not opened by request, open for reading and for both.
     readers: DescriptorCache,

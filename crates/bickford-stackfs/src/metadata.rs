@@ -103,7 +103,7 @@ impl Inner {
         Entry {
             node: NodeId(found.node),
             generation: Generation(found.generation),
-            attr_valid: self.keeps_attributes(found.node, &attr),
+            attr_valid: self.attr_timeout(found.node),
             attr,
             entry_valid,
         }
@@ -147,7 +147,7 @@ impl Inner {
         let statx = self.nodes.attributes_of(object.as_fd())?;
         let attr = attr(&statx);
         Ok(Attributes {
-            valid: self.keeps_attributes(node.0, &attr),
+            valid: self.attr_timeout(node.0),
             attr,
         })
     }
@@ -162,7 +162,7 @@ impl Inner {
         let born = statx.stx_mask & StatxFlags::BTIME.bits() != 0;
         let attr = attr(&statx);
         Ok(StatxAnswer {
-            valid: self.keeps_attributes(op.node.0, &attr),
+            valid: self.attr_timeout(op.node.0),
             attr,
             born: born.then(|| timestamp(statx.stx_btime)),
         })
@@ -202,10 +202,6 @@ impl Inner {
                 },
                 done => done?,
             }
-        }
-        // The kernel writes back times of its own, and takes no attributes for that.
-        if op.changed.is_some() && !self.write_back() {
-            self.changed_unheard(cx, op.node);
         }
         self.attributes(op.node, &object)
     }

@@ -105,9 +105,7 @@ impl Inner {
         if op.name == CAPABILITY && self.may_be_dirty(op.node) {
             return self.set_after_data(cx, op, reply);
         }
-        let done = self.set(cx, op);
-        self.changed_xattr(cx, op.node, done.is_ok());
-        reply.complete(done);
+        reply.complete(self.set(cx, op));
     }
 
     /// The lower file system takes the attribute away with each write, and so with one that is written back
@@ -149,13 +147,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    /// A request that sets or removes one, and with it the mode that an ACL stands for, is about to be answered.
-    pub(crate) fn changed_xattr(&self, cx: &Context<'_>, node: NodeId, changed: bool) {
-        if changed {
-            self.changed_unheard(cx, node);
-        }
     }
 
     pub(crate) fn do_listxattr(

@@ -35,7 +35,8 @@ static void *complete_later(void *argument)
 
 	free(argument);
 	if (bickford_deferred_answer(handle, &answer) == 0 &&
-	    bickford_deferred_interrupted(handle) == 0 && answer.data_capacity >= sizeof text - 1) {
+	    bickford_deferred_interrupted(handle) == 0 &&
+	    bickford_deferred_changed(handle, 4) == 0 && answer.data_capacity >= sizeof text - 1) {
 		memcpy(answer.data, text, sizeof text - 1);
 		answer.data_length = sizeof text - 1;
 		if (bickford_deferred_complete(handle, 0, &answer) == 0)
@@ -80,6 +81,7 @@ static int32_t dispatch(void *user, const bickford_request *request, bickford_an
 			    memcmp(request->name, names[i], request->name_length) == 0) {
 				answer->node = i + 1;
 				fill_attr(answer, i + 1);
+				CHECK(bickford_reply_changed(reply, i + 1) == 0);
 				return 0;
 			}
 		return ENOENT;
@@ -159,6 +161,7 @@ int main(int argc, char **argv)
 	check_file(argv[1], "hello");
 	check_file(argv[1], "later");
 	CHECK(bickford_notify_inode(session, 3, 0, 0) == 0);
+	CHECK(bickford_notify_attributes(session, 3) == 0);
 	CHECK(bickford_notify_entry(session, 1, (const uint8_t *)"hello", 5, 0) == 0);
 	CHECK(bickford_notify_flush(session) == 0);
 	check_file(argv[1], "hello");

@@ -5,7 +5,7 @@ use std::fmt::Arguments;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::devices::device;
@@ -13,18 +13,9 @@ use super::table::Key;
 use super::{Nodes, mounts, statx_of};
 use crate::sys;
 
-/// What becomes of what a name means, if it goes.
-pub(crate) enum Doom {
-    /// There is nothing.
-    Nothing,
-    /// It is not held: it is not known by a handle, or could not be opened.
-    Unheld,
-    Held(Doomed),
-}
-
 /// An object whose name is about to go, held so that the node outlives it.
 pub(crate) struct Doomed {
-    pub(crate) node: u64,
+    node: u64,
     /// By which the table knows a node that may be forgotten meanwhile.
     key: Option<(u16, sys::LowerHandle)>,
     fd: OwnedFd,
@@ -34,20 +25,13 @@ pub(crate) struct Doomed {
 
 impl Nodes {
     /// Holds what `name` means now, to be told by [`Self::removed`] whether it is gone: `surely` if the name is.
-    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Doom {
+    pub(crate) fn doom(&self, dir: BorrowedFd<'_>, name: &CStr, surely: bool) -> Option<Doomed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(dir, name, flags, Mode::empty());
         if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
             self.say_lost(format_args!("{name:?}"));
         }
-        match opened {
-            Ok(fd) => self.hold(fd, surely).map_or(Doom::Unheld, Doom::Held),
-            Err(Errno::NOENT) => Doom::Nothing,
-            Err(_) => Doom::Unheld,
-        }
-    }
-
-    fn hold(&self, fd: OwnedFd, surely: bool) -> Option<Doomed> {
+        let fd = opened.ok()?;
         let mounts = self.mounts.as_ref()?;
         let (handle, id) = sys::name_to_handle(fd.as_fd(), c"", AtFlags::EMPTY_PATH).ok()?;
         let mode = || Some(rustix::fs::fstat(&fd).ok()?.st_mode);
@@ -72,20 +56,20 @@ impl Nodes {
     }
 
     /// After the name is gone: keeps the object for its node if that was its last name. `known` says that
-    /// the kernel has looked up what the name meant last. Whether others may be left, where something was held.
-    pub(crate) fn removed(&self, doom: Doom, known: bool) -> Option<bool> {
-        let Doom::Held(Doomed {
+    /// the kernel has looked up what the name meant last.
+    pub(crate) fn removed(&self, doomed: Option<Doomed>, known: bool) {
+        let Some(Doomed {
             node,
             key,
             fd,
             surely,
-        }) = doom
+        }) = doomed
         else {
-            return None;
+            return;
         };
         let gone = surely || statx_of(fd.as_fd()).is_ok_and(|statx| statx.stx_nlink == 0);
         if !gone {
-            return Some(true);
+            return;
         }
         let kept = match &key {
             None => self.keep(node, fd),
@@ -103,19 +87,6 @@ impl Nodes {
         } else if mounts::is_direct(node) && !known {
             self.parked.doubt(node);
         }
-        Some(false)
-    }
-
-    /// The node of what has other names beside this one and is no directory, counted.
-    pub(crate) fn lookup_linked(&self, dir: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let wanted = StatxFlags::TYPE | StatxFlags::NLINK;
-        let statx = rustix::fs::statx(dir, name, flags, wanted).ok()?;
-        let is_dir = FileType::from_raw_mode(statx.stx_mode.into()).is_dir();
-        if statx.stx_nlink < 2 || is_dir {
-            return None;
-        }
-        self.lookup_at(dir, name).ok().map(|found| found.node)
     }
 
     /// The node of a name, where the kernel may know it, not counted.

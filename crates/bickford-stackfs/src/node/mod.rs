@@ -33,7 +33,7 @@ use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
 use devices::{Devices, device};
-pub(crate) use doomed::Doom;
+pub(crate) use doomed::Doomed;
 use fleeting::Fleeting;
 use hard_links::Watches;
 use mounts::{Identified, LowerMount, Mounts};
@@ -510,11 +510,6 @@ impl Nodes {
     /// How the kernel is asked whether it knows an inode.
     pub(crate) fn ask_through(&self, notifier: &Notifier) {
         self.parked.ask_through(notifier);
-    }
-
-    /// How the kernel is told, where it has been asked before.
-    pub(crate) fn notifier(&self) -> Option<&Notifier> {
-        self.parked.notifier()
     }
 
     /// No file is held open by a handle: what handles would take is left for nameless objects, and for

@@ -58,10 +58,6 @@ impl Parked {
         }
     }
 
-    pub(crate) fn notifier(&self) -> Option<&Notifier> {
-        self.notifier.get()
-    }
-
     pub(crate) fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
         if self.room.taken() == 0 {
             return None;

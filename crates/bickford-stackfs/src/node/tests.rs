@@ -122,7 +122,7 @@ fn an_object_that_is_forgotten_while_it_is_removed_is_nobody_elses() {
         std::fs::write(path("a"), "a").unwrap();
         let a = nodes.lookup(ROOT, c"a").unwrap();
         let doomed = nodes.doom(nodes.directory(ROOT).unwrap().as_fd(), c"a", false);
-        assert!(matches!(doomed, Doom::Held(_)));
+        assert!(doomed.is_some());
         std::fs::remove_file(path("a")).unwrap();
         nodes.forget(a.node, 1);
         nodes.removed(doomed, false);

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use bickford_abi::{INVALID_UIDGID, InHeader, Opcode};
 
 use super::interrupt::Interrupt;
-use crate::Unique;
 use crate::backing::Backings;
 use crate::decode::Extensions;
 use crate::notify::Notifier;
 use crate::ops::Protocol;
 use crate::transport::Responder;
+use crate::{NodeId, Unique};
 
 /// What a handler can know of a request beside the operation itself.
 #[derive(Debug)]
@@ -103,6 +103,14 @@ impl Context<'_> {
             Origin::Handler(responder) => responder.backings(),
             Origin::Detached(responder) => responder.upgrade()?.backings(),
         }
+    }
+
+    /// The request, which is not answered yet, has changed attributes of a node that it does not name, and that the
+    /// kernel drops, without more, when it is answered: of what a RENAME has moved, where that changes a time. What is
+    /// named, a directory for one, need not be told. Where somebody else may have asked for them before, the kernel is
+    /// told to refuse what they were ([`crate::docs::caching`]).
+    pub fn has_changed(&self, node: NodeId) {
+        self.shared.crossing.has_changed(node, self.pid());
     }
 
     /// Sends notifications to the kernel; queued, so that it can be used here.

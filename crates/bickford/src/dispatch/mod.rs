@@ -2,12 +2,14 @@
 
 mod activity;
 mod context;
+mod crossing;
 mod in_flight;
 mod interrupt;
 mod server;
 
 pub(crate) use activity::Activity;
 pub use context::{Context, DetachedContext};
+pub(crate) use crossing::{Crosser, Crossing};
 pub use in_flight::{InFlight, InFlightRequest};
 pub use interrupt::Interrupt;
 pub use server::{Admission, Negotiated, Server, ServerConfig, Worker};

@@ -11,7 +11,7 @@ use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
 
 use super::context::Origin;
-use super::{Context, InFlight};
+use super::{Context, Crosser, Crossing, InFlight};
 use crate::decode::{Incoming, Malformed};
 use crate::filesystem::{FileSystem, Negotiation};
 use crate::notify::{Notifier, Queue, Retrievals};
@@ -64,6 +64,7 @@ impl Default for ServerConfig {
 pub(crate) struct Shared {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) notifier: Notifier,
+    pub(crate) crossing: Arc<Crossing>,
     negotiated: OnceLock<Negotiated>,
 }
 
@@ -101,6 +102,7 @@ pub(crate) struct Tables {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) events: Arc<Events>,
     pub(crate) queue: Arc<Queue>,
+    pub(crate) crossing: Arc<Crossing>,
 }
 
 /// Decodes requests and calls the file system.
@@ -135,12 +137,14 @@ impl Server {
         Stamp::prepare();
         let queue = Arc::new(Queue::default());
         let retrievals = Arc::new(Retrievals::default());
+        let notifier = Notifier::new(Arc::clone(&queue), Arc::clone(&retrievals));
         Self {
             filesystem: Box::new(filesystem),
             config,
             shared: Arc::new(Shared {
                 in_flight: Arc::new(InFlight::new(config.max_in_flight)),
-                notifier: Notifier::new(Arc::clone(&queue), Arc::clone(&retrievals)),
+                crossing: Arc::new(Crossing::new(notifier.clone())),
+                notifier,
                 negotiated: OnceLock::new(),
             }),
             queue,
@@ -222,6 +226,7 @@ impl Server {
             recorder,
             events: Arc::clone(&self.events),
             queue: Arc::clone(&self.queue),
+            crossing: Arc::clone(&self.shared.crossing),
         };
         Worker {
             number,
@@ -443,6 +448,7 @@ impl Server {
             to_move: 0,
             written_back: None,
             uncached: self.asks_each_time(opcode, header.nodeid),
+            crosser: Crosser::new(header.nodeid.into(), header.pid),
             slot,
             tables: Arc::clone(&worker.tables),
             stages: Stages::received(received),
@@ -484,6 +490,7 @@ macro_rules! define_call {
                                     completion.room = op.room();
                                     completion.to_move = op.to_move();
                                     completion.written_back = op.written_back();
+                                    self.shared.crossing.begins(&mut completion.crosser, op.touched(protocol));
                                     self.filesystem.$method(cx, op, Reply::new(completion));
                                 }
                                 Err(error) => {

@@ -3,7 +3,6 @@
 //! The kernel may take locks for a notification that a request in progress holds; so it is sent by
 //! a thread of its own from a bounded queue, and a handler may always queue one.
 
-mod crossing;
 mod message;
 mod queue;
 mod retrieve;
@@ -15,7 +14,6 @@ use std::sync::Arc;
 use bickford_abi::{self as abi, ExpireFlags, NotifyCode};
 use zerocopy::IntoBytes;
 
-pub use crossing::{Crossing, Removal};
 pub use message::NAME_MAX;
 pub(crate) use queue::Queue;
 pub use queue::{PRUNE_SINCE, QUEUE_BYTES_MAX, QUEUE_MAX};

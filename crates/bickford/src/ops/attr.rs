@@ -268,6 +268,15 @@ impl Answer for Attributes {
         self.attr.flaw()
     }
 
+    fn tells(
+        &mut self,
+        asked: NodeId,
+        _: bool,
+        tell: &mut dyn FnMut(NodeId, &Attr, &mut Duration),
+    ) {
+        tell(asked, &self.attr, &mut self.valid);
+    }
+
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {
         let valid = encoding.attributes_valid(self.valid);
         let value = abi::AttrOut {
@@ -393,6 +402,12 @@ impl Answer for Entry {
                 Some("the mode in its attributes is not that of a regular file (S_IFREG)")
             }
             _ => self.attr.flaw(),
+        }
+    }
+
+    fn tells(&mut self, _: NodeId, _: bool, tell: &mut dyn FnMut(NodeId, &Attr, &mut Duration)) {
+        if !self.is_negative() {
+            tell(self.node, &self.attr, &mut self.attr_valid);
         }
     }
 

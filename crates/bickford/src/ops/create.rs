@@ -4,9 +4,10 @@ use std::ffi::CStr;
 
 use bickford_abi::{self as abi, CreateIn, InHeader, Opcode, OpenInFlags};
 
-use super::{Answer, Encoder, Encoding, Entry, Opened, Operation, Protocol};
+use super::{Answer, Attr, Encoder, Encoding, Entry, Opened, Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
+use std::time::Duration;
 
 /// Makes a regular file and opens it (open(2) with `O_CREAT`).
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,10 @@ impl<'a> Operation<'a> for Create<'a> {
             flags: input.flags,
             open_flags,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.parent)
     }
 }
 
@@ -109,6 +114,15 @@ impl Answer for Created {
     fn flaw(&self, opcode: Opcode) -> Option<&'static str> {
         let flaw = self.entry.flaw(opcode);
         flaw.or_else(|| self.opened.flaw(opcode))
+    }
+
+    fn tells(
+        &mut self,
+        asked: NodeId,
+        losing: bool,
+        tell: &mut dyn FnMut(NodeId, &Attr, &mut Duration),
+    ) {
+        self.entry.tells(asked, losing, tell);
     }
 
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {

@@ -3,7 +3,9 @@
 use bickford_abi as abi;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Answer, Data, Encoder, Encoding, Entry};
+use super::{Answer, Attr, Data, Encoder, Encoding, Entry};
+use crate::NodeId;
+use std::time::Duration;
 
 /// One name of a listing (`struct fuse_dirent`).
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,8 @@ pub struct Directory {
     bytes: Vec<u8>,
     limit: usize,
     plus: bool,
+    /// Something in it has several names.
+    linked: bool,
 }
 
 /// Shown where an inode number is not known: readdir(3) leaves out names that have zero.
@@ -43,6 +47,7 @@ impl Directory {
             bytes: Vec::with_capacity(limit.min(64 << 10)),
             limit,
             plus,
+            linked: false,
         }
     }
 
@@ -106,6 +111,7 @@ impl Directory {
         }
         let end = self.bytes.len() + self.size_of(name.name.len());
         if self.plus {
+            self.linked |= entry.attr.links > 1 && !entry.attr.is_directory();
             self.bytes.extend_from_slice(entry.to_abi().as_bytes());
         }
         let dirent = abi::Dirent {
@@ -151,6 +157,22 @@ impl Directory {
 }
 
 impl Answer for Directory {
+    fn tells(
+        &mut self,
+        _: NodeId,
+        losing: bool,
+        tell: &mut dyn FnMut(NodeId, &Attr, &mut Duration),
+    ) {
+        if !self.plus || !(self.linked || losing) {
+            return;
+        }
+        for entry in self.iter().filter_map(|(_, entry)| entry) {
+            if !entry.is_negative() && (losing || entry.attr.links > 1) {
+                tell(entry.node, &entry.attr, &mut { entry.attr_valid });
+            }
+        }
+    }
+
     fn encode(self, _: &Encoding, out: &mut Encoder) {
         out.data(Data::Bytes(self.bytes));
     }

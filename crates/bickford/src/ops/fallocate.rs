@@ -2,7 +2,7 @@
 
 use bickford_abi::{FallocateIn, InHeader};
 
-use super::{Operation, Protocol};
+use super::{Operation, Protocol, Touched};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, NodeId};
 
@@ -34,5 +34,9 @@ impl Operation<'_> for Fallocate {
             length: input.length,
             mode: input.mode,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.node)
     }
 }

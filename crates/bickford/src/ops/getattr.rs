@@ -2,7 +2,7 @@
 
 use bickford_abi::{GetattrFlags, GetattrIn, InHeader};
 
-use super::{Attributes, Operation, Protocol};
+use super::{Attributes, Operation, Protocol, Touched};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, NodeId};
 
@@ -34,5 +34,9 @@ impl Operation<'_> for Getattr {
             .contains(GetattrFlags::FH)
             .then_some(FileHandle(input.fh));
         Ok(Self { node, handle })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::Asks
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use bickford_abi::{InHeader, LinkIn};
 
-use super::{Entry, Operation, Protocol};
+use super::{Entry, Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
@@ -30,5 +30,9 @@ impl<'a> Operation<'a> for Link<'a> {
             new_parent: NodeId(header.nodeid),
             new_name: body.child_name()?,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.new_parent)
     }
 }

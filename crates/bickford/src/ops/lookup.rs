@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use bickford_abi::InHeader;
 
-use super::{Entry, Operation, Protocol};
+use super::{Entry, Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
@@ -26,5 +26,9 @@ impl<'a> Operation<'a> for Lookup<'a> {
             parent: NodeId(header.nodeid),
             name: body.name()?,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::Finds
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use bickford_abi::{COMPAT_MKNOD_IN_SIZE, InHeader, MkdirIn, MknodIn};
 
-use super::{Entry, Operation, Protocol};
+use super::{Entry, Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
@@ -46,6 +46,10 @@ impl<'a> Operation<'a> for Mknod<'a> {
             umask: input.umask,
         })
     }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.parent)
+    }
 }
 
 /// Makes a directory (mkdir(2)).
@@ -74,6 +78,10 @@ impl<'a> Operation<'a> for Mkdir<'a> {
             umask: input.umask,
         })
     }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.parent)
+    }
 }
 
 /// Makes a symbolic link (symlink(2)).
@@ -98,5 +106,9 @@ impl<'a> Operation<'a> for Symlink<'a> {
             name,
             target: body.text()?,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.parent)
     }
 }

@@ -76,6 +76,8 @@ pub(crate) use table::for_each_operation;
 pub use write::{Write, Written};
 pub use xattr::{Getxattr, Listxattr, Removexattr, Setxattr, XattrAnswer};
 
+use std::time::Duration;
+
 use bickford_abi::{InHeader, Opcode};
 
 use crate::NodeId;
@@ -111,6 +113,42 @@ pub trait Operation<'a>: Sized {
     fn written_back(&self) -> Option<NodeId> {
         None
     }
+
+    /// What it does with attributes that the kernel may keep. By default: nothing.
+    fn touched(&self, _protocol: &Protocol) -> Touched {
+        Touched::Nothing
+    }
+}
+
+/// What an operation does with attributes that the kernel may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// Nothing, or the kernel itself sees to what crosses it.
+    Nothing,
+    /// It asks for those of its node (GETATTR, STATX).
+    Asks,
+    /// It asks for those of a node that its answer names (LOOKUP).
+    Finds,
+    /// It asks for those of anything in a directory (READDIRPLUS).
+    Lists,
+    /// It changes some so that the kernel drops them, without more, when it is answered.
+    Changes {
+        /// Of which nodes; zero for none.
+        nodes: [NodeId; 2],
+        /// Whether a name is removed of something that may have others.
+        removes: bool,
+    },
+}
+
+impl Touched {
+    /// A node's attributes are changed, and no name is removed of anything that may have others.
+    #[must_use]
+    pub fn changes(node: NodeId) -> Self {
+        Self::Changes {
+            nodes: [node, NodeId(0)],
+            removes: false,
+        }
+    }
 }
 
 /// What an operation is answered with when it succeeds.
@@ -125,6 +163,17 @@ pub trait Answer: Sized + Send + 'static {
     /// By default: it takes it.
     fn flaw(&self, _opcode: Opcode) -> Option<&'static str> {
         None
+    }
+
+    /// Calls `tell` with each node whose attributes the answer has, these, and for how long they may be kept, which may
+    /// be made less where the answer is about one node. `asked` is the node of the request. Of a listing, with nodes that
+    /// have several names alone, or with all where one is `losing` a name. By default: it has none.
+    fn tells(
+        &mut self,
+        _asked: NodeId,
+        _losing: bool,
+        _tell: &mut dyn FnMut(NodeId, &Attr, &mut Duration),
+    ) {
     }
 
     /// Writes the answer as the kernel reads it.

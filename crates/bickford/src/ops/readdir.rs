@@ -2,7 +2,7 @@
 
 use bickford_abi::{InHeader, ReadIn};
 
-use super::{Directory, Operation, Protocol};
+use super::{Directory, Operation, Protocol, Touched};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, NodeId};
 
@@ -97,5 +97,9 @@ impl Operation<'_> for Readdirplus {
 
     fn room(&self) -> usize {
         self.size as usize
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::Lists
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use bickford_abi::InHeader;
 
-use super::{Operation, Protocol};
+use super::{Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
@@ -27,6 +27,13 @@ impl<'a> Operation<'a> for Unlink<'a> {
             name: body.child_name()?,
         })
     }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::Changes {
+            nodes: [self.parent, NodeId(0)],
+            removes: true,
+        }
+    }
 }
 
 /// Removes an empty directory (rmdir(2)).
@@ -47,5 +54,9 @@ impl<'a> Operation<'a> for Rmdir<'a> {
             parent: NodeId(header.nodeid),
             name: body.child_name()?,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.parent)
     }
 }

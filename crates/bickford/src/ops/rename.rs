@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use bickford_abi::{InHeader, Opcode, Rename2In, RenameIn};
 use rustix::fs::RenameFlags;
 
-use super::{Operation, Protocol};
+use super::{Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
@@ -43,5 +43,14 @@ impl<'a> Operation<'a> for Rename<'a> {
             new_name: body.child_name()?,
             flags: RenameFlags::from_bits_retain(flags),
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::Changes {
+            nodes: [self.parent, self.new_parent],
+            removes: !self
+                .flags
+                .intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE),
+        }
     }
 }

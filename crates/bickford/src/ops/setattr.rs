@@ -1,8 +1,8 @@
 //! SETATTR: change attributes of an inode.
 
-use bickford_abi::{InHeader, SetattrIn, SetattrValid};
+use bickford_abi::{InHeader, InitFlags, SetattrIn, SetattrValid};
 
-use super::{Attributes, Operation, Protocol, Timestamp};
+use super::{Attributes, Operation, Protocol, Timestamp, Touched};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, LockOwner, NodeId};
 
@@ -75,5 +75,15 @@ impl Operation<'_> for Setattr {
             lock_owner: has(SetattrValid::LOCKOWNER).then_some(LockOwner(input.lock_owner)),
             kill_suidgid: has(SetattrValid::KILL_SUIDGID),
         })
+    }
+
+    fn touched(&self, protocol: &Protocol) -> Touched {
+        // The kernel writes back times of its own, and takes no attributes for that. With its write-back cache it takes
+        // no times from others either.
+        let writes_back = protocol.flags.contains(InitFlags::WRITEBACK_CACHE);
+        match self.changed {
+            Some(_) if !writes_back => Touched::changes(self.node),
+            _ => Touched::Nothing,
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bickford_abi::{self as abi, GetattrFlags, InHeader, Opcode, StatxIn, StatxOut, SxTime};
 
-use super::{Answer, Attr, Encoder, Encoding, Operation, Protocol, Timestamp, decode_device};
+use super::{
+    Answer, Attr, Encoder, Encoding, Operation, Protocol, Timestamp, Touched, decode_device,
+};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, NodeId};
 
@@ -37,6 +39,10 @@ impl Operation<'_> for Statx {
             mask: input.sx_mask,
         })
     }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::Asks
+    }
 }
 
 /// Attributes with the time of birth (`struct fuse_statx_out`).
@@ -56,6 +62,15 @@ const STATX_BTIME: u32 = 0x800;
 impl Answer for StatxAnswer {
     fn flaw(&self, _: Opcode) -> Option<&'static str> {
         self.attr.flaw()
+    }
+
+    fn tells(
+        &mut self,
+        asked: NodeId,
+        _: bool,
+        tell: &mut dyn FnMut(NodeId, &Attr, &mut Duration),
+    ) {
+        tell(asked, &self.attr, &mut self.valid);
     }
 
     fn encode(self, encoding: &Encoding, out: &mut Encoder) {

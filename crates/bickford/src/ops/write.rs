@@ -1,8 +1,8 @@
 //! WRITE.
 
-use bickford_abi::{COMPAT_WRITE_IN_SIZE, InHeader, WriteFlags, WriteIn, WriteOut};
+use bickford_abi::{COMPAT_WRITE_IN_SIZE, InHeader, InitFlags, WriteFlags, WriteIn, WriteOut};
 
-use super::{Answer, Encoder, Encoding, Operation, Payload, Protocol};
+use super::{Answer, Encoder, Encoding, Operation, Payload, Protocol, Touched};
 use crate::decode::{Cursor, Malformed};
 use crate::{FileHandle, LockOwner, NodeId};
 
@@ -61,6 +61,15 @@ impl<'a> Operation<'a> for Write<'a> {
     fn written_back(&self) -> Option<NodeId> {
         let cached = self.write_flags.contains(WriteFlags::CACHE);
         cached.then_some(self.node)
+    }
+
+    fn touched(&self, protocol: &Protocol) -> Touched {
+        // Of the others the kernel refuses what is older itself, and with its write-back cache it has times of its own.
+        let writes_back = protocol.flags.contains(InitFlags::WRITEBACK_CACHE);
+        match self.written_back() {
+            Some(node) if !writes_back => Touched::changes(node),
+            _ => Touched::Nothing,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use bickford_abi::{
     SetxattrIn,
 };
 
-use super::{Answer, Data, Encoder, Encoding, Operation, Protocol};
+use super::{Answer, Data, Encoder, Encoding, Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
@@ -51,6 +51,10 @@ impl<'a> Operation<'a> for Setxattr<'a> {
             kill_sgid: SetxattrFlags::from_bits_retain(input.setxattr_flags)
                 .contains(SetxattrFlags::ACL_KILL_SGID),
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.node)
     }
 }
 
@@ -134,6 +138,10 @@ impl<'a> Operation<'a> for Removexattr<'a> {
             node: NodeId(header.nodeid),
             name: body.text()?,
         })
+    }
+
+    fn touched(&self, _: &Protocol) -> Touched {
+        Touched::changes(self.node)
     }
 }
 

@@ -9,7 +9,7 @@ use bickford_abi::Opcode;
 use rustix::io::Errno;
 
 use crate::backing::Backings;
-use crate::dispatch::Tables;
+use crate::dispatch::{Crosser, Tables};
 use crate::notify::PRUNE_SINCE;
 use crate::ops::{Answer, Data, Encoder, Encoding};
 use crate::trace::Stages;
@@ -30,6 +30,7 @@ pub struct Completion {
     pub(crate) written_back: Option<NodeId>,
     /// See [`Encoding::uncached`].
     pub(crate) uncached: bool,
+    pub(crate) crosser: Crosser,
     pub(crate) slot: u32,
     pub(crate) tables: Arc<Tables>,
     pub(crate) stages: Stages,
@@ -47,13 +48,14 @@ impl Completion {
             Ok(answer) if self.written_back.is_some() && answer.moved() < self.to_move => {
                 self.fail(Errno::NOSPC);
             }
-            Ok(answer) => {
+            Ok(mut answer) => {
                 if let Some(flaw) = answer.flaw(self.opcode) {
                     return self.refuse(flaw);
                 }
                 if answer.moved() > self.to_move {
                     return self.refuse("it says that more bytes were moved than there were");
                 }
+                self.tables.crossing.succeeds(&self.crosser, &mut answer);
                 let mut encoder = Encoder::default();
                 answer.encode(
                     &Encoding {
@@ -140,6 +142,7 @@ impl Completion {
     /// The table entry goes first: afterwards the kernel may use the number again.
     fn send(mut self, answer: Outgoing<'_>) {
         self.stages.mark_handled();
+        self.tables.crossing.ends(&self.crosser);
         self.tables.in_flight.remove(self.slot);
         if let Some(node) = self.written_back
             && answer.error != 0

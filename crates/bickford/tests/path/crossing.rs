@@ -143,18 +143,6 @@ fn what_was_asked_for_before_a_change_is_refused_before_the_change_is_answered()
 }
 
 #[test]
-fn without_a_timeout_nothing_is_kept_that_could_be_refused() {
-    let options = Options {
-        attr_timeout: std::time::Duration::ZERO,
-        ..Options::default()
-    };
-    let fixture = fixture(options);
-    fixture.client.getattr(ROOT).unwrap();
-    fixture.client.mknod(ROOT, "file").unwrap();
-    assert_eq!(fixture.refused(), NONE);
-}
-
-#[test]
 fn what_is_losing_a_name_is_not_kept() {
     for method in ["unlink", "rename"] {
         let fixture = fixture(Options::default());

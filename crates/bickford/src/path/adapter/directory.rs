@@ -84,7 +84,7 @@ impl<F: FileSystem> Core<F> {
         let directory = self.directories.get(ask.handle)?;
         let known = directory.snapshot().clone().filter(|_| ask.offset > 0);
         if let Some(names) = known {
-            self.fill(cx, ask, &names, false, &mut into);
+            self.fill(ask, &names, false, &mut into);
             return Ok(into);
         }
         let mut listing = Listing::new(ask.offset, ask.size);
@@ -99,7 +99,7 @@ impl<F: FileSystem> Core<F> {
         let names = listing.into_names();
         if in_parts {
             let names = names.iter();
-            self.fill_from(cx, ask, names, true, &mut into);
+            self.fill_from(ask, names, true, &mut into);
             return Ok(into);
         }
         if names.is_empty() && ask.offset > 0 {
@@ -107,19 +107,12 @@ impl<F: FileSystem> Core<F> {
         }
         let names: Arc<[Name]> = names.into();
         *directory.snapshot() = Some(Arc::clone(&names));
-        self.fill(cx, ask, &names, true, &mut into);
+        self.fill(ask, &names, true, &mut into);
         Ok(into)
     }
 
     /// From a listing in one piece. Its names have the offsets 3, 4, ... after `.` and `..`.
-    fn fill(
-        &self,
-        cx: &Context<'_>,
-        ask: Readdir,
-        names: &[Name],
-        fresh: bool,
-        into: &mut Directory,
-    ) {
+    fn fill(&self, ask: Readdir, names: &[Name], fresh: bool, into: &mut Directory) {
         for (name, ino, offset) in [(&b"."[..], self.number(ask.node), 1), (b"..", 0, 2)] {
             let entry = DirectoryEntry {
                 name,
@@ -132,7 +125,7 @@ impl<F: FileSystem> Core<F> {
             }
         }
         let skipped = usize::try_from(ask.offset.saturating_sub(2)).unwrap_or(usize::MAX);
-        self.fill_from(cx, ask, names.iter().skip(skipped), fresh, into);
+        self.fill_from(ask, names.iter().skip(skipped), fresh, into);
     }
 
     /// The inode number of a node, as its attributes tell it; zero where it is not known.
@@ -151,7 +144,6 @@ impl<F: FileSystem> Core<F> {
     /// the kernel is left to look the name up.
     fn fill_from<'a>(
         &self,
-        cx: &Context<'_>,
         ask: Readdir,
         names: impl Iterator<Item = &'a Name>,
         fresh: bool,
@@ -187,7 +179,7 @@ impl<F: FileSystem> Core<F> {
                 mode: name.mode,
             };
             let pushed = match node {
-                Some((node, attr)) => into.push_entry(&entry, &self.entry(cx, node, attr)),
+                Some((node, attr)) => into.push_entry(&entry, &self.entry(node, attr)),
                 None => into.push(&entry),
             };
             debug_assert!(pushed, "it was asked whether the name fits");

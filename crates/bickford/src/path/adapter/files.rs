@@ -33,12 +33,8 @@ impl<F: FileSystem> Core<F> {
                 other => other?,
             }
         }
-        // The kernel writes back times of its own, and takes no attributes for that.
-        if op.changed.is_some() {
-            self.changed(cx, op.node);
-        }
         let attr = self.filesystem.getattr(cx, subject).await?;
-        Ok(self.attributes(cx, op.node, attr))
+        Ok(self.attributes(op.node, attr))
     }
 
     /// What chmod(2) and an ACL do when they come from somebody who is not of the group.

@@ -15,7 +15,6 @@ mod wait;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use bickford_abi::{InitFlags, Opcode};
 
@@ -27,8 +26,7 @@ use super::future::{FileSystem, Spawner};
 use super::{Names, Options};
 use crate::filesystem::Negotiation;
 use crate::filesystem::future::{FileSystem as Tasks, Owned, owned};
-use crate::inode::{Claim, EdgeId, Table, Want};
-use crate::notify::{Crossing, Removal};
+use crate::inode::{Claim, Table, Want};
 #[allow(
     clippy::wildcard_imports,
     reason = "the operation table names every operation and answer"
@@ -102,7 +100,6 @@ pub(super) struct Core<F> {
     pub(super) filesystem: F,
     options: Options,
     table: Arc<Table>,
-    crossing: Crossing,
     directories: Directories,
     /// Whether a file system that does not implement open is asked all the same.
     opens_needed: AtomicBool,
@@ -121,7 +118,6 @@ impl<F: FileSystem> Core<F> {
             filesystem,
             options,
             table: Table::new(options.noforget),
-            crossing: Crossing::default(),
             directories: Directories::default(),
             opens_needed: AtomicBool::new(true),
             locks_here: AtomicBool::new(false),
@@ -198,44 +194,21 @@ impl<F: FileSystem> Core<F> {
         attr
     }
 
-    fn entry(&self, cx: &Context<'_>, node: NodeId, attr: Attr) -> Entry {
-        let attr_valid = self.attr_valid(cx, node, &attr);
+    fn entry(&self, node: NodeId, attr: Attr) -> Entry {
         Entry {
             node,
             attr: self.dress(node, attr),
             entry_valid: self.options.entry_timeout,
-            attr_valid,
+            attr_valid: self.options.attr_timeout,
             ..Entry::default()
         }
     }
 
-    fn attributes(&self, cx: &Context<'_>, node: NodeId, attr: Attr) -> Attributes {
-        let valid = self.attr_valid(cx, node, &attr);
+    fn attributes(&self, node: NodeId, attr: Attr) -> Attributes {
         Attributes {
             attr: self.dress(node, attr),
-            valid,
+            valid: self.options.attr_timeout,
         }
-    }
-
-    /// How long the kernel may keep attributes that were just read.
-    fn attr_valid(&self, cx: &Context<'_>, node: NodeId, attr: &Attr) -> Duration {
-        match self.crossing.may_be_kept(cx.notifier(), node, attr) {
-            true => self.options.attr_timeout,
-            false => Duration::ZERO,
-        }
-    }
-
-    /// A request has changed a directory or a file so that the kernel drops the attributes that it keeps.
-    fn changed(&self, cx: &Context<'_>, node: NodeId) {
-        if !self.options.attr_timeout.is_zero() {
-            self.crossing.has_changed(cx, node);
-        }
-    }
-
-    /// A claimed name is about to be removed.
-    fn removes(&self, name: EdgeId) -> Option<Removal<'_>> {
-        let (node, ..) = self.table.uses(name)?;
-        Some(self.crossing.removes(node))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Operations over inodes that are one over paths; `tree.rs`, `files.rs` and `directory.rs` have the others.
 
-use bickford_abi::WriteFlags;
-
 use super::Core;
 use super::tree::edge;
 #[allow(
@@ -17,10 +15,9 @@ type Answered<A> = Result<A, Errno>;
 
 impl<F: FileSystem> Core<F> {
     pub(super) async fn getattr(&self, cx: &Context<'_>, op: Getattr) -> Answered<Attributes> {
-        self.crossing.asks(cx, op.node);
         let held = self.about(cx, op.node, op.handle).await?;
         let attr = self.filesystem.getattr(cx, held.subject()).await?;
-        Ok(self.attributes(cx, op.node, attr))
+        Ok(self.attributes(op.node, attr))
     }
 
     pub(super) async fn readlink(&self, cx: &Context<'_>, op: Readlink) -> Answered<Target> {
@@ -32,21 +29,21 @@ impl<F: FileSystem> Core<F> {
     pub(super) async fn symlink(&self, cx: &Context<'_>, op: Symlink<'_>) -> Answered<Entry> {
         let claim = self.claim_change(cx, op.parent, op.name).await?;
         self.filesystem.symlink(cx, claim.path(), op.target).await?;
-        self.made(cx, op.parent, &claim).await
+        self.made(cx, &claim).await
     }
 
     pub(super) async fn mknod(&self, cx: &Context<'_>, op: Mknod<'_>) -> Answered<Entry> {
         let new = New::with_mode(op.mode, op.rdev, op.umask);
         let claim = self.claim_change(cx, op.parent, op.name).await?;
         self.filesystem.mknod(cx, claim.path(), new).await?;
-        self.made(cx, op.parent, &claim).await
+        self.made(cx, &claim).await
     }
 
     pub(super) async fn mkdir(&self, cx: &Context<'_>, op: Mkdir<'_>) -> Answered<Entry> {
         let new = New::with_mode(op.mode | 0o040_000, 0, op.umask);
         let claim = self.claim_change(cx, op.parent, op.name).await?;
         self.filesystem.mkdir(cx, claim.path(), new).await?;
-        self.made(cx, op.parent, &claim).await
+        self.made(cx, &claim).await
     }
 
     pub(super) async fn unlink(&self, cx: &Context<'_>, op: Unlink<'_>) -> Answered<()> {
@@ -54,17 +51,11 @@ impl<F: FileSystem> Core<F> {
             && let Some(hidden) = self.hide(cx, op.parent, op.name).await?
         {
             self.end_hidden(cx, hidden).await;
-            self.changed(cx, op.parent);
             return Ok(());
         }
         let claim = self.claim_change(cx, op.parent, op.name).await?;
-        let removal = self.removes(edge(&claim)?);
         self.filesystem.unlink(cx, claim.path()).await?;
-        if let Some(removal) = &removal {
-            removal.is_made(None);
-        }
         self.table.unbind(edge(&claim)?);
-        self.changed(cx, op.parent);
         Ok(())
     }
 
@@ -72,7 +63,6 @@ impl<F: FileSystem> Core<F> {
         let claim = self.claim_change(cx, op.parent, op.name).await?;
         self.filesystem.rmdir(cx, claim.path()).await?;
         self.table.unbind(edge(&claim)?);
-        self.changed(cx, op.parent);
         Ok(())
     }
 
@@ -89,9 +79,6 @@ impl<F: FileSystem> Core<F> {
             .filesystem
             .write(cx, held.subject(), op.offset, op.data)
             .await?;
-        if op.write_flags.contains(WriteFlags::CACHE) {
-            self.changed(cx, op.node);
-        }
         Ok(Written(written))
     }
 
@@ -127,7 +114,6 @@ impl<F: FileSystem> Core<F> {
         if op.kill_sgid {
             self.clear_set_group_id(cx, held.subject()).await?;
         }
-        self.changed(cx, op.node);
         Ok(())
     }
 
@@ -154,9 +140,7 @@ impl<F: FileSystem> Core<F> {
         let held = self.about(cx, op.node, None).await?;
         self.filesystem
             .removexattr(cx, held.subject(), op.name)
-            .await?;
-        self.changed(cx, op.node);
-        Ok(())
+            .await
     }
 
     pub(super) async fn readdir(&self, cx: &Context<'_>, op: Readdir) -> Answered<Directory> {
@@ -168,7 +152,6 @@ impl<F: FileSystem> Core<F> {
         cx: &Context<'_>,
         op: Readdirplus,
     ) -> Answered<Directory> {
-        self.crossing.lists(cx);
         let ask = Readdir {
             node: op.node,
             handle: op.handle,
@@ -225,9 +208,7 @@ impl<F: FileSystem> Core<F> {
                 held.subject(),
                 Allocation::new(op.mode, op.offset, op.length),
             )
-            .await?;
-        self.changed(cx, op.node);
-        Ok(())
+            .await
     }
 
     pub(super) async fn lseek(&self, cx: &Context<'_>, op: Lseek) -> Answered<Offset> {
@@ -244,13 +225,12 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) async fn statx(&self, cx: &Context<'_>, op: Statx) -> Answered<StatxAnswer> {
-        self.crossing.asks(cx, op.node);
         let held = self.about(cx, op.node, op.handle).await?;
         let (attr, born) = self
             .filesystem
             .statx(cx, held.subject(), Asked::new(op.flags, op.mask))
             .await?;
-        let Attributes { attr, valid } = self.attributes(cx, op.node, attr);
+        let Attributes { attr, valid } = self.attributes(op.node, attr);
         Ok(StatxAnswer { attr, born, valid })
     }
 }

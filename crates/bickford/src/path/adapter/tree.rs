@@ -39,11 +39,7 @@ impl<F: FileSystem> Core<F> {
                     found = found.with_others();
                 }
                 let node = self.table.bind(edge(&claim)?, found)?;
-                let attr = match self.crossing.has_found(cx, node) {
-                    true => self.attr_at(cx, claim.path()).await.unwrap_or(attr),
-                    false => attr,
-                };
-                Ok(self.entry(cx, node, attr))
+                Ok(self.entry(node, attr))
             }
             Err(Errno::NOENT) => {
                 self.table.unbind(edge(&claim)?);
@@ -77,16 +73,10 @@ impl<F: FileSystem> Core<F> {
     }
 
     /// A claimed name was made.
-    pub(super) async fn made(
-        &self,
-        cx: &Context<'_>,
-        parent: NodeId,
-        claim: &Claim,
-    ) -> Result<Entry, Errno> {
+    pub(super) async fn made(&self, cx: &Context<'_>, claim: &Claim) -> Result<Entry, Errno> {
         let attr = self.attr_at(cx, claim.path()).await?;
         let node = self.table.bind_new(edge(claim)?, self.found(&attr))?;
-        self.changed(cx, parent);
-        Ok(self.entry(cx, node, attr))
+        Ok(self.entry(node, attr))
     }
 
     pub(super) async fn create(&self, cx: &Context<'_>, op: Create<'_>) -> Result<Created, Errno> {
@@ -100,9 +90,8 @@ impl<F: FileSystem> Core<F> {
         let node = self.table.bind_new(edge(&claim)?, self.found(&attr))?;
         opening.bind(node);
         opening.keep();
-        self.changed(cx, op.parent);
         Ok(Created {
-            entry: self.entry(cx, node, attr),
+            entry: self.entry(node, attr),
             opened: self.dress_open(opened),
         })
     }
@@ -118,7 +107,7 @@ impl<F: FileSystem> Core<F> {
         let node = self.table.bind_unnamed(self.found(&attr), opened.handle);
         opening.keep();
         Ok(Created {
-            entry: self.entry(cx, node, attr),
+            entry: self.entry(node, attr),
             opened: self.dress_open(opened),
         })
     }
@@ -153,8 +142,7 @@ impl<F: FileSystem> Core<F> {
     ) -> Result<Entry, Errno> {
         let attr = self.attr_at(cx, new).await?;
         self.table.bind_to(edge(claim)?, op.node)?;
-        self.changed(cx, op.new_parent);
-        Ok(self.entry(cx, op.node, attr))
+        Ok(self.entry(op.node, attr))
     }
 
     pub(super) async fn rename(&self, cx: &Context<'_>, op: Rename<'_>) -> Result<(), Errno> {
@@ -168,10 +156,6 @@ impl<F: FileSystem> Core<F> {
         match hidden {
             Some(hidden) => self.end_hidden(cx, hidden).await,
             None => self.move_name(cx, &op).await?,
-        }
-        self.changed(cx, op.parent);
-        if op.new_parent != op.parent {
-            self.changed(cx, op.new_parent);
         }
         Ok(())
     }
@@ -195,20 +179,13 @@ impl<F: FileSystem> Core<F> {
         flags: RenameFlags,
     ) -> Result<(), Errno> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        let removal = match exchange {
-            true => None,
-            false => self.removes(to.edge),
-        };
         let renaming = self.filesystem.rename(cx, from.path, to.path, flags);
         renaming.await?;
-        if let Some(removal) = &removal {
-            removal.is_made(None);
-        }
         self.table.rename(from.edge, to.edge, exchange);
         // They have another time of change.
         for name in [to, from] {
             if let Some((node, ..)) = self.table.uses(name.edge) {
-                self.changed(cx, node);
+                cx.has_changed(node);
             }
         }
         Ok(())

@@ -122,6 +122,16 @@ public final class Deferred {
     }
 
     /**
+     * The request has changed attributes of a node that it does not name: see {@link Request#changed}.
+     *
+     * @param node the node
+     */
+    public synchronized void changed(long node) {
+        open();
+        Native.deferredChanged(debt.handle, node);
+    }
+
+    /**
      * The memory for the data of the answer, to be filled for a read. After the answer its use is an exception. While a
      * thread has it in a system call (a channel that reads into its byte buffer, say) an answer is an
      * {@link IllegalStateException}, and is owed still: give it when that call has returned.

@@ -318,6 +318,16 @@ public final class Mount implements AutoCloseable {
         Native.notifyInode(session, node, offset, length);
     }
 
+    /**
+     * Drops cached attributes of a node before it returns, and has the kernel refuse those that it has asked for before. It is
+     * not queued. A method has {@link Request#changed} for what its request has changed.
+     *
+     * @param node the node
+     */
+    public void forgetAttributes(long node) throws IOException {
+        Native.notifyAttributes(session, node);
+    }
+
     /** Drops a cached name. */
     public void invalidate(long parent, String name) throws IOException {
         invalidate(parent, name.getBytes(StandardCharsets.UTF_8));

@@ -48,6 +48,9 @@ final class Native {
             function("bickford_deferred_complete", JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS);
     private static final MethodHandle REPLY_OPEN_BACKING =
             function("bickford_reply_open_backing", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
+    private static final MethodHandle REPLY_CHANGED = function("bickford_reply_changed", JAVA_INT, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle DEFERRED_CHANGED =
+            function("bickford_deferred_changed", JAVA_INT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle DEFERRED_OPEN_BACKING =
             function("bickford_deferred_open_backing", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle BACKING_CLOSE = function("bickford_backing_close", JAVA_INT, JAVA_LONG);
@@ -57,6 +60,8 @@ final class Native {
             function("bickford_deferred_list", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle NOTIFY_INODE =
             function("bickford_notify_inode", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle NOTIFY_ATTRIBUTES =
+            function("bickford_notify_attributes", JAVA_INT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle NOTIFY_ENTRY =
             function("bickford_notify_entry", JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT);
     private static final MethodHandle NOTIFY_PATH =
@@ -329,6 +334,20 @@ final class Native {
         }
     }
 
+    static void changed(long reply, long node) {
+        changed(code(() -> (int) REPLY_CHANGED.invokeExact(reply, node)));
+    }
+
+    static void deferredChanged(long handle, long node) {
+        changed(code(() -> (int) DEFERRED_CHANGED.invokeExact(handle, node)));
+    }
+
+    private static void changed(int code) {
+        if (code < 0) {
+            throw new IllegalStateException(lastError());
+        }
+    }
+
     static boolean deferredInterrupted(long handle) {
         try {
             return (int) DEFERRED_INTERRUPTED.invokeExact(handle) == 1;
@@ -371,6 +390,10 @@ final class Native {
 
     static void notifyInode(long session, long node, long offset, long length) throws IOException {
         check(() -> (int) NOTIFY_INODE.invokeExact(session, node, offset, length));
+    }
+
+    static void notifyAttributes(long session, long node) throws IOException {
+        check(() -> (int) NOTIFY_ATTRIBUTES.invokeExact(session, node));
     }
 
     static void notifyEntry(long session, long parent, byte[] name, boolean expire) throws IOException {

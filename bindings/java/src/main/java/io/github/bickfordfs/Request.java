@@ -404,6 +404,25 @@ public sealed class Request permits Call {
     }
 
     /**
+     * The request has changed attributes of a node that it does not name: the time of change of what {@link Operation#RENAME}
+     * has moved. The kernel drops those when it is answered, and is told here to refuse what somebody asked for before, if
+     * anybody did. Over paths that is done.
+     *
+     * @param node the node
+     * @throws IllegalStateException in a call of a layer
+     */
+    public final void changed(long node) {
+        at(0);
+        if (owed != null) {
+            owed.changed(node);
+        } else if (reply != 0) {
+            Native.changed(reply, node);
+        } else {
+            throw new IllegalStateException("a call of a layer changes nothing: StackFS does");
+        }
+    }
+
+    /**
      * Registers a file that the kernel is to read and write in the place of this file system: for {@link Operation#OPEN},
      * {@link Operation#CREATE} and {@link Operation#TMPFILE}, whose answer is then {@link Opened#through}.
      *

@@ -21,6 +21,7 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
@@ -95,6 +96,32 @@ class MountTest {
         String message = assertThrows(IllegalArgumentException.class, () -> MountOptions.DEFAULT.plus("fsname=a\0,ro"))
                 .getMessage();
         assertTrue(message.contains("fsname=a\\0,ro"), message);
+    }
+
+    @Test
+    void attributesAreForgottenAtOnce() throws Exception {
+        AtomicLong size = new AtomicLong(1);
+        InodeFileSystem fs = new OneFile() {
+            @Override
+            public Entry lookup(Request request) {
+                return Entry.of(2, Attr.file(2, 0644, size.get()), 3600 * Entry.SECOND);
+            }
+
+            @Override
+            public Attributes getattr(Request request) {
+                return request.node() == 2
+                        ? new Attributes(Attr.file(2, 0644, size.get()), 3600 * Entry.SECOND)
+                        : super.getattr(request);
+            }
+        };
+        try (Place place = new Place(); Mount mount = Mount.inodes(fs, place.mountpoint, MountOptions.DEFAULT)) {
+            Path file = place.mountpoint.resolve("file");
+            assertEquals(1, Files.size(file));
+            size.set(2);
+            assertEquals(1, Files.size(file));
+            mount.forgetAttributes(2);
+            assertEquals(2, Files.size(file));
+        }
     }
 
     @Test

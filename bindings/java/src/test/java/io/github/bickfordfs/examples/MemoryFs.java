@@ -335,6 +335,7 @@ public final class MemoryFs implements InodeFileSystem {
         to.names.put(newName, moved);
         adopted(to, moved);
         moved.inodeChanged();
+        request.changed(moved.attr.ino());
     }
 
     @Override
