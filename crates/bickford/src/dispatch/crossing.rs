@@ -122,6 +122,16 @@ impl Crosser {
     }
 }
 
+/// What is to become of attributes that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    /// Whoever asked is told, and the kernel asks again.
+    NotKept,
+    /// The kernel is not to take anything of them.
+    Refused,
+}
+
 fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -187,12 +197,21 @@ impl Crossing {
         self.changes_what_it_names(crosser, now);
         let is_late = self.asks_late(crosser, now);
         let losing = self.linked.load(Ordering::Relaxed) && self.is_losing(crosser.thread, now);
+        let mut refused = Vec::new();
         answer.tells(crosser.node, losing || is_late, &mut |node, attr, valid| {
-            if !self.keeps(crosser, node, attr, now) {
+            let fate = self.fate(crosser, node, attr, now);
+            if fate != Fate::Kept {
                 *valid = Duration::ZERO;
-                self.refuse(node);
+            }
+            if fate == Fate::Refused {
+                refused.push(node);
             }
         });
+        match refused.as_slice() {
+            [] => {}
+            &[node] if crosser.touched == Touched::Asks => self.refuse(node),
+            unheld => self.notifier.forget_attributes_unheld(unheld),
+        }
     }
 
     /// Whether it took so long that those who changed something meanwhile may not have thought of it any more. Those who
@@ -246,25 +265,33 @@ impl Crossing {
         })
     }
 
-    /// Whether attributes of a node, which were just read, may be kept.
-    fn keeps(&self, crosser: &Crosser, node: NodeId, attr: &Attr, now: u64) -> bool {
+    /// What is to become of attributes of a node, which were just read.
+    fn fate(&self, crosser: &Crosser, node: NodeId, attr: &Attr, now: u64) -> Fate {
         let Some(place) = self.place(node) else {
-            return false;
+            return Fate::NotKept;
         };
         let may_lose = !attr.is_directory() && self.has_been_linked(place, attr);
-        let looks = match crosser.touched {
+        let was_changed = || place.changed.race(crosser.thread, crosser.since, now);
+        let fate = match crosser.touched {
             // Before it was found nobody could tell that it is asked for.
             Touched::Finds => {
                 place.asked.add(crosser.thread, now);
-                true
+                match was_changed() {
+                    true => Fate::NotKept,
+                    false => Fate::Kept,
+                }
             }
-            Touched::Asks | Touched::Lists => crosser.is_late(now),
+            Touched::Asks | Touched::Lists if crosser.is_late(now) && was_changed() => {
+                Fate::Refused
+            }
+            Touched::Asks | Touched::Lists => Fate::Kept,
             // The kernel takes it in any case, and holds the inode until then, as it does while a name of it is removed.
-            Touched::Nothing | Touched::Changes { .. } => return true,
+            Touched::Nothing | Touched::Changes { .. } => return Fate::Kept,
         };
-        let was_changed = looks && place.changed.race(crosser.thread, crosser.since, now);
-        let is_crossed = was_changed || (may_lose && self.is_losing(crosser.thread, now));
-        !is_crossed
+        match may_lose && self.is_losing(crosser.thread, now) {
+            true => Fate::Refused,
+            false => fate,
+        }
     }
 
     fn has_been_linked(&self, place: &Place, attr: &Attr) -> bool {
@@ -371,7 +398,7 @@ mod tests {
     #[test]
     fn who_finds_what_is_changed_meanwhile_is_refused() {
         let crossing = crossing();
-        let found = |finds: Crosser, now| crossing.keeps(&finds, NODE, &told(1), now);
+        let found = |finds: Crosser, now| crossing.fate(&finds, NODE, &told(1), now) == Fate::Kept;
         let [first, second, own] = [7, 9, 8].map(|thread| {
             let finds = begun(&crossing, Touched::Finds, thread, 5_000);
             (finds, thread)
@@ -393,8 +420,8 @@ mod tests {
             assert!(!crossing.races(NODE, 8, later), "nobody asked lately");
             assert!(!crossing.asks_late(&asks, 5_000 + UNDER_WAY - 1));
             assert!(crossing.asks_late(&asks, later + 1));
-            assert!(!crossing.keeps(&asks, NODE, &told(1), later + 1));
-            assert!(crossing.keeps(&asks, NodeId(8), &told(1), later + 1));
+            assert!(crossing.fate(&asks, NODE, &told(1), later + 1) == Fate::Refused);
+            assert!(crossing.fate(&asks, NodeId(8), &told(1), later + 1) == Fate::Kept);
             assert!(crossing.races(NODE, 8, later + 2), "it is under way now");
         }
     }
@@ -410,7 +437,11 @@ mod tests {
     fn what_has_several_names_is_not_kept_while_names_go() {
         let crossing = crossing();
         let asks = begun(&crossing, Touched::Asks, 7, 5_000);
-        let keeps = |links, now| crossing.keeps(&asks, NODE, &told(links), now);
+        let keeps = |links, now| match crossing.fate(&asks, NODE, &told(links), now) {
+            Fate::Kept => true,
+            Fate::Refused => false,
+            Fate::NotKept => panic!("it would be taken"),
+        };
         let [first, second] = [8, 9].map(|thread| begun(&crossing, REMOVES, thread, 5_000));
         assert!(keeps(1, 5_000), "it has had but one");
         assert!(!keeps(2, 5_000) && !keeps(1, 500_000));
@@ -432,6 +463,6 @@ mod tests {
         let removes = begun(&crossing, REMOVES, 8, 5_000);
         crossing.ends(&removes);
         let asks = begun(&crossing, Touched::Asks, 7, 5_000);
-        assert!(crossing.keeps(&asks, NODE, &told(2), 5_000));
+        assert_eq!(crossing.fate(&asks, NODE, &told(2), 5_000), Fate::Kept);
     }
 }

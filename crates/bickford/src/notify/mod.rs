@@ -10,6 +10,7 @@ mod retrieve;
 use std::ffi::CStr;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bickford_abi::{self as abi, ExpireFlags, NotifyCode};
 use zerocopy::IntoBytes;
@@ -46,6 +47,9 @@ pub enum NotifyError {
     #[error("no file has a name that is empty, has a slash, or is longer than {NAME_MAX} bytes")]
     Name,
 }
+
+/// How long an answer waits for the thread that sends notifications.
+const UNHELD_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Queues notifications of one session; clones share the queue.
 #[derive(Clone, Debug)]
@@ -136,6 +140,23 @@ impl Notifier {
     pub fn forget_attributes(&self, node: NodeId) -> Result<(), NotifyError> {
         let bytes = message::inode(node, -1, 0);
         self.queue.send_now(NotifyCode::InvalInode, &bytes)
+    }
+
+    /// Drops cached attributes of inodes which no request in progress holds, such as those that a LOOKUP has found. The
+    /// kernel may be evicting them, waits until it has, and for that perhaps for the answer to a READ that nobody but this
+    /// thread can give: so this thread leaves it to that of the queue, and waits for it no longer than a moment.
+    pub(crate) fn forget_attributes_unheld(&self, nodes: &[NodeId]) {
+        let messages: Vec<_> = nodes
+            .iter()
+            .map(|&node| Message {
+                code: NotifyCode::InvalInode,
+                bytes: message::inode(node, -1, 0),
+                done: None,
+            })
+            .collect();
+        if self.queue.push(messages).is_ok() {
+            self.queue.flush_within(UNHELD_PATIENCE);
+        }
     }
 
     /// Drops cached attributes of a directory and its cached listing, before it returns. It does not queue either, and
@@ -343,7 +364,10 @@ impl Notifier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, mpsc};
+
     use super::*;
+    use crate::transport::NotifySink;
 
     #[test]
     fn whoever_retrieves_too_much_is_told_of_that_limit() {
@@ -353,5 +377,33 @@ mod tests {
             retrieve().unwrap();
         }
         assert_eq!(retrieve(), Err(NotifyError::Retrievals));
+    }
+
+    /// Takes a notification when it may, as the kernel does that waits for an inode to be evicted.
+    struct Stuck(Mutex<mpsc::Receiver<()>>);
+
+    impl NotifySink for Stuck {
+        fn notify(&self, _: i32, _: &[u8]) -> io::Result<()> {
+            let _ = self.0.lock().unwrap().recv();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_answer_waits_for_a_stuck_notification_no_longer_than_a_moment() {
+        let queue = Arc::<Queue>::default();
+        let (go_on, may) = mpsc::channel();
+        let sends = queue.serve(Arc::new(Stuck(Mutex::new(may)))).unwrap();
+        let notifier = Notifier::new(Arc::clone(&queue), Arc::default());
+        let (answered, answer) = mpsc::channel();
+        std::thread::spawn(move || {
+            notifier.forget_attributes_unheld(&[NodeId(2), NodeId(3)]);
+            answered.send(()).unwrap();
+        });
+        let answered = answer.recv_timeout(Duration::from_secs(60));
+        drop(go_on);
+        queue.end();
+        sends.join().unwrap();
+        answered.unwrap();
     }
 }

@@ -130,6 +130,14 @@ impl Queue {
         }
     }
 
+    /// The same, but no longer than this.
+    pub(super) fn flush_within(&self, patience: Duration) {
+        let state = self.state();
+        let until = state.pushed;
+        let waits = |state: &mut State| state.sent < until && !state.ended;
+        drop(self.changed.wait_timeout_while(state, patience, waits));
+    }
+
     /// Something of a file could not be written back: the kernel is asked to forget it, until it does.
     pub(crate) fn not_written(&self, node: NodeId) {
         let mut state = self.state();
