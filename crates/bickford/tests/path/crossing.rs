@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use crate::client::{Answer, Client, ROOT, session};
 use crate::mirror::{Mirror, Served};
 
-const NONE: [u64; 0] = [];
+pub const NONE: [u64; 0] = [];
 
 struct Fixture {
     kernel: Kernel,
@@ -33,19 +33,23 @@ fn fixture(options: Options) -> Fixture {
     }
 }
 
+/// Of which nodes the kernel has been told to drop attributes, and nothing else, since this was last asked.
+pub fn refused(kernel: &Kernel) -> Vec<u64> {
+    let told = kernel.drain();
+    let told = told.iter().map(|message| {
+        assert_eq!(message.error, NotifyCode::InvalInode as i32);
+        let told: NotifyInvalInodeOut = message.read().unwrap();
+        assert_eq!((told.off, told.len), (-1, 0));
+        told.ino
+    });
+    let mut nodes: Vec<_> = told.collect();
+    nodes.sort_unstable();
+    nodes
+}
+
 impl Fixture {
-    /// Of which nodes the kernel has been told to drop attributes, and nothing else, since this was last asked.
     fn refused(&self) -> Vec<u64> {
-        let told = self.kernel.drain();
-        let told = told.iter().map(|message| {
-            assert_eq!(message.error, NotifyCode::InvalInode as i32);
-            let told: NotifyInvalInodeOut = message.read().unwrap();
-            assert_eq!((told.off, told.len), (-1, 0));
-            told.ino
-        });
-        let mut nodes: Vec<_> = told.collect();
-        nodes.sort_unstable();
-        nodes
+        refused(&self.kernel)
     }
 }
 
