@@ -52,7 +52,8 @@
 // Removes an empty directory: node (directory), name.
 #define BICKFORD_OP_RMDIR 11
 
-// Renames: node, name, node2, name2, flags (renameat2).
+// Renames: node, name, node2, name2, flags (renameat2). Where what it moves has another time of change then,
+// `bickford_reply_changed` is to be told.
 #define BICKFORD_OP_RENAME 12
 
 // Another name: node, node2 (directory), name. Answers an entry.

@@ -28,7 +28,8 @@ pub const BICKFORD_OP_MKDIR: u32 = 9;
 pub const BICKFORD_OP_UNLINK: u32 = 10;
 /// Removes an empty directory: node (directory), name.
 pub const BICKFORD_OP_RMDIR: u32 = 11;
-/// Renames: node, name, node2, name2, flags (renameat2).
+/// Renames: node, name, node2, name2, flags (renameat2). Where what it moves has another time of change then,
+/// `bickford_reply_changed` is to be told.
 pub const BICKFORD_OP_RENAME: u32 = 12;
 /// Another name: node, node2 (directory), name. Answers an entry.
 pub const BICKFORD_OP_LINK: u32 = 13;

@@ -14,7 +14,7 @@ macro_rules! for_each_operation {
             mkdir: Mkdir<'_> => Entry, Err(Errno::NOSYS), [Mkdir], "Makes a directory.";
             unlink: Unlink<'_> => (), Err(Errno::NOSYS), [Unlink], "Removes a name.";
             rmdir: Rmdir<'_> => (), Err(Errno::NOSYS), [Rmdir], "Removes an empty directory.";
-            rename: Rename<'_> => (), Err(Errno::NOSYS), [Rename, Rename2], "Renames or exchanges.";
+            rename: Rename<'_> => (), Err(Errno::NOSYS), [Rename, Rename2], "Renames or exchanges. Where what it moves has another time of change then, `Context::has_changed` is to be told.";
             link: Link<'_> => Entry, Err(Errno::NOSYS), [Link], "Gives an inode another name.";
             open: Open => Opened, Ok(Opened::default()), [Open], "Opens a file. By default: with handle zero.";
             read: Read => Data, Err(Errno::NOSYS), [Read], "Reads from an open file.";

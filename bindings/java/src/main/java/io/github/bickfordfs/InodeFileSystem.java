@@ -113,7 +113,10 @@ public interface InodeFileSystem {
         throw new FuseException(Errno.ENOSYS);
     }
 
-    /** Renames {@link Request#name} to {@link Request#otherName} in {@link Request#otherNode}. */
+    /**
+     * Renames {@link Request#name} to {@link Request#otherName} in {@link Request#otherNode}. Where what it moves has another
+     * time of change then, {@link Request#changed} is to be told.
+     */
     default void rename(Request request) throws IOException {
         throw new FuseException(Errno.ENOSYS);
     }
