@@ -210,7 +210,13 @@ impl Inner {
             return listing.push_entry(&name, &Entry::default());
         };
         name.ino = found.statx.stx_ino;
-        let pushed = listing.push_entry(&name, &self.entry(&found));
+        let entry = self.entry(&found);
+        let is_changing = || self.writers.any(found.node) || entry.attr.is_of_changing_file();
+        if self.write_back() && is_changing() {
+            self.nodes.forget(found.node, 1);
+            return listing.push(&name);
+        }
+        let pushed = listing.push_entry(&name, &entry);
         if !pushed {
             self.nodes.forget(found.node, 1);
         }

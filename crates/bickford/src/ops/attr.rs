@@ -23,6 +23,11 @@ impl Timestamp {
     pub fn now() -> Self {
         SystemTime::now().into()
     }
+
+    /// Whether it is within a second of now, as well as that is told by whole seconds.
+    fn is_recent(self) -> bool {
+        self.seconds.abs_diff(Self::now().seconds) <= 1
+    }
 }
 
 impl From<SystemTime> for Timestamp {
@@ -140,6 +145,15 @@ impl Attr {
     #[must_use]
     pub fn file_type(&self) -> u32 {
         self.mode & 0o170_000
+    }
+
+    /// Whether these are of a regular file that was changed within a second. With its write-back cache the kernel takes the
+    /// size of a file when it makes an inode of it, and no other later: an older one, if it has dropped the inode while the
+    /// answer was under way. Those of a listing (READDIRPLUS) wait longest, and may be left out of it
+    /// ([`Directory::push`](super::Directory::push)): the kernel looks such a file up when it is used.
+    #[must_use]
+    pub fn is_of_changing_file(&self) -> bool {
+        self.is_file() && self.changed.is_recent()
     }
 
     /// Whether this is a directory.

@@ -17,6 +17,15 @@ pub(crate) struct Name {
     pub(crate) offset: u64,
 }
 
+impl Name {
+    /// See [`Attr::is_of_changing_file`].
+    pub(crate) fn leave_out_if_changing(&mut self) {
+        if let Some(attr) = self.attr.take_if(|attr| attr.is_of_changing_file()) {
+            self.ino = attr.ino;
+        }
+    }
+}
+
 /// Whether a file can have the name.
 fn is_name(name: &[u8]) -> bool {
     if name.len() > NAME_MAX {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bickford_abi::InitFlags;
 use slab::Slab;
 
 use super::Core;
@@ -96,7 +97,10 @@ impl<F: FileSystem> Core<F> {
             return Err(Errno::OVERFLOW);
         }
         let in_parts = listing.is_in_parts();
-        let names = listing.into_names();
+        let mut names = listing.into_names();
+        if cx.protocol().flags.contains(InitFlags::WRITEBACK_CACHE) {
+            names.iter_mut().for_each(Name::leave_out_if_changing);
+        }
         if in_parts {
             let names = names.iter();
             self.fill_from(ask, names, true, &mut into);
