@@ -1,13 +1,13 @@
 //! CREATE and TMPFILE: make a file and open it.
 
 use std::ffi::CStr;
+use std::time::Duration;
 
 use bickford_abi::{self as abi, CreateIn, InHeader, Opcode, OpenInFlags};
 
 use super::{Answer, Attr, Encoder, Encoding, Entry, Opened, Operation, Protocol, Touched};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
-use std::time::Duration;
 
 /// Makes a regular file and opens it (open(2) with `O_CREAT`).
 #[derive(Clone, Copy, Debug)]

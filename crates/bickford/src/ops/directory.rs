@@ -1,11 +1,12 @@
 //! Listings.
 
+use std::time::Duration;
+
 use bickford_abi as abi;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Answer, Attr, Data, Encoder, Encoding, Entry};
 use crate::NodeId;
-use std::time::Duration;
 
 /// One name of a listing (`struct fuse_dirent`).
 #[derive(Clone, Copy, Debug)]
