@@ -108,7 +108,7 @@ impl Context<'_> {
     /// The request, which is not answered yet, has changed attributes of a node that it does not name, and that the
     /// kernel drops, without more, when it is answered: of what a RENAME has moved, where that changes a time. What is
     /// named, a directory for one, need not be told. Where somebody else may have asked for them before, the kernel is
-    /// told to refuse what they were ([`crate::docs::caching`]).
+    /// told to refuse that answer ([`crate::docs::caching`]).
     pub fn has_changed(&self, node: NodeId) {
         self.shared.crossing.has_changed(node, self.pid());
     }

@@ -196,7 +196,9 @@ impl Crossing {
         };
         self.changes_what_it_names(crosser, now);
         let is_late = self.asks_late(crosser, now);
-        let losing = self.linked.load(Ordering::Relaxed) && self.is_losing(crosser.thread, now);
+        let losing = crosser.touched == Touched::Lists
+            && self.linked.load(Ordering::Relaxed)
+            && self.is_losing(crosser.thread, now);
         let mut refused = Vec::new();
         answer.tells(crosser.node, losing || is_late, &mut |node, attr, valid| {
             let fate = self.fate(crosser, node, attr, now);

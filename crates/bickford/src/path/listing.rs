@@ -12,7 +12,7 @@ pub(crate) struct Name {
     pub(crate) name: Box<[u8]>,
     pub(crate) mode: u32,
     pub(crate) attr: Option<Attr>,
-    /// Inode number, where only that is known.
+    /// Inode number, also where its attributes are not known; zero where it is not.
     pub(crate) ino: u64,
     pub(crate) offset: u64,
 }
@@ -20,9 +20,7 @@ pub(crate) struct Name {
 impl Name {
     /// See [`Attr::is_of_changing_file`].
     pub(crate) fn leave_out_if_changing(&mut self) {
-        if let Some(attr) = self.attr.take_if(|attr| attr.is_of_changing_file()) {
-            self.ino = attr.ino;
-        }
+        self.attr.take_if(|attr| attr.is_of_changing_file());
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bickford::abi::{Dirent, Direntplus, Opcode};
-use bickford::ops::Attr;
+use bickford::abi::{Dirent, Direntplus, InitFlags, Opcode};
+use bickford::ops::{Attr, Timestamp};
 use bickford::path::{self, Adapter, Listing, Options, Subject};
-use bickford::{Context, Errno};
+use bickford::{Context, Errno, Negotiation};
 use zerocopy::FromBytes;
 
 use crate::client::{Client, ROOT, session};
@@ -214,6 +214,51 @@ fn a_listing_tells_the_numbers_that_attributes_tell() {
             let numbers = entries.map(|entry| Dirent::read_from_prefix(entry).unwrap().0.ino);
             assert_eq!(numbers.collect::<Vec<_>>(), expected);
         }
+    }
+}
+
+/// A directory and two files, which a listing tells with attributes, and whether the kernel is to write back.
+struct Changing(bool);
+
+impl path::FileSystem for Changing {
+    fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+        if self.0 {
+            negotiation.want(InitFlags::WRITEBACK_CACHE);
+        }
+        Ok(())
+    }
+
+    fn getattr(&self, _: &Context<'_>, _: Subject<'_>) -> Result<Attr, Errno> {
+        Ok(Attr::directory(1, 0o755))
+    }
+
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, to: &mut Listing) -> Result<(), Errno> {
+        let changed = Timestamp::now();
+        let file = Attr::file(8, 0o644, 0);
+        to.add_attr(
+            "directory",
+            Attr {
+                changed,
+                ..Attr::directory(7, 0o755)
+            },
+        );
+        to.add_attr("old", file);
+        to.add_attr("new", Attr { changed, ..file });
+        Ok(())
+    }
+}
+
+#[test]
+fn with_the_write_back_cache_files_that_are_changing_are_listed_without_attributes() {
+    for (writes_back, expected) in [(true, [true, true, false]), (false, [true; 3])] {
+        let kernel = session(Adapter::new(Changing(writes_back), Options::default()));
+        let client = Client::new(&kernel, 1);
+        let handle = client.opendir(ROOT).unwrap().fh;
+        let bytes = client
+            .read_at(Opcode::Readdirplus, ROOT, handle, 2, 4096)
+            .unwrap();
+        let listed = parse(&bytes, true).into_iter().map(|(.., node)| node != 0);
+        assert_eq!(listed.collect::<Vec<_>>(), expected, "{writes_back}");
     }
 }
 
