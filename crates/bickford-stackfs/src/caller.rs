@@ -3,25 +3,31 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
+use std::str::SplitAsciiWhitespace;
 
 use bickford::Context;
-use rustix::fs::{FileType, Mode, Stat};
 use rustix::thread::CapabilitySet;
 
 /// More than a status or a map of ids in proc(5) takes.
 const PROC_BYTES_MAX: u64 = 64 << 10;
 
-/// Bits that change of owner or group takes away, see chown(2).
-pub(crate) fn has_bits_to_lose(stat: &Stat) -> bool {
-    let mode = Mode::from_raw_mode(stat.st_mode);
-    let directory = FileType::from_raw_mode(stat.st_mode).is_dir();
-    !directory && (mode.contains(Mode::SUID) || mode.contains(Mode::SGID | Mode::XGRP))
-}
-
 /// Whether set-id bits stay when the caller writes. Not where it acts for somebody else: overlayfs writes for
 /// anybody with the rights of who mounted it. Without the caller's ids that cannot be told.
 pub(crate) fn keeps_set_id(cx: &Context<'_>) -> bool {
     cx.has_ids() && effective(cx).is_some_and(|own| grants(cx, own, CapabilitySet::FSETID))
+}
+
+/// The groups of the caller, the one that counts for files first; that one alone where the others cannot be known.
+pub(crate) fn groups(cx: &Context<'_>) -> Vec<u32> {
+    known_groups(cx).unwrap_or_else(|| vec![cx.gid()])
+}
+
+fn known_groups(cx: &Context<'_>) -> Option<Vec<u32>> {
+    let status = status(cx)?;
+    let first = status.words("Gid:")?.nth(3)?.parse().ok()?;
+    let others = status.words("Groups:")?;
+    let others: Result<Vec<u32>, _> = others.map(str::parse).collect();
+    Some([vec![first], others.ok()?].concat())
 }
 
 /// Whether the caller has `wanted` in the user namespace of this process.
@@ -44,17 +50,27 @@ fn grants(cx: &Context<'_>, own: CapabilitySet, wanted: CapabilitySet) -> bool {
     own.contains(wanted) && shares_namespace(cx).unwrap_or(cx.uid() == 0)
 }
 
-/// The capabilities of the calling thread. None where it cannot be asked, or is known to act for somebody else
-/// just now, as a server of NFS does.
-fn effective(cx: &Context<'_>) -> Option<CapabilitySet> {
-    let status = read(cx, "status")?;
-    let words = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
+/// See proc_pid_status(5).
+struct Status(String);
+
+impl Status {
+    fn words(&self, name: &str) -> Option<SplitAsciiWhitespace<'_>> {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(name));
         line.map(str::split_ascii_whitespace)
-    };
-    let uid: u32 = words("Uid:")?.nth(3)?.parse().ok()?;
-    let bits = u64::from_str_radix(words("CapEff:")?.next()?, 16).ok()?;
-    (uid == cx.uid() || !cx.has_ids()).then(|| CapabilitySet::from_bits_retain(bits))
+    }
+}
+
+/// That of the calling thread. None where it cannot be asked, or is known to act for somebody else just now, as a server
+/// of NFS does.
+fn status(cx: &Context<'_>) -> Option<Status> {
+    let status = Status(read(cx, "status")?);
+    let uid: u32 = status.words("Uid:")?.nth(3)?.parse().ok()?;
+    (uid == cx.uid() || !cx.has_ids()).then_some(status)
+}
+
+fn effective(cx: &Context<'_>) -> Option<CapabilitySet> {
+    let bits = u64::from_str_radix(status(cx)?.words("CapEff:")?.next()?, 16).ok()?;
+    Some(CapabilitySet::from_bits_retain(bits))
 }
 
 fn shares_namespace(cx: &Context<'_>) -> Option<bool> {

@@ -150,14 +150,40 @@ impl Identity {
         Ok(acting)
     }
 
-    fn assume(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
-        let mut acting = Acting {
+    /// As far as this process may, is in group `group` if it is one of `groups`, of which the first counts for files.
+    pub(crate) fn as_in_groups(&self, groups: &[u32], group: u32) -> Result<Acting<'_>, Errno> {
+        let mut acting = self.as_itself();
+        if !self.has(CapabilitySet::SETGID) {
+            return Ok(acting);
+        }
+        acting.ids = true;
+        let is_in = groups.contains(&group);
+        if !is_in && self.groups.contains(&Gid::from_raw(group)) {
+            acting.effective = true;
+            self.set_groups(&[])?;
+        }
+        let counts = if is_in {
+            Some(group)
+        } else {
+            groups.first().copied()
+        };
+        // Refused where a user namespace has no number for the group.
+        let _ = counts.map(sys::set_fsgid);
+        Ok(acting)
+    }
+
+    pub(crate) fn as_itself(&self) -> Acting<'_> {
+        Acting {
             identity: self,
             ids: false,
             effective: false,
             capabilities: false,
             thread: PhantomData,
-        };
+        }
+    }
+
+    fn assume(&self, caller: Caller) -> Result<Acting<'_>, Errno> {
+        let mut acting = self.as_itself();
         let may_switch = self.has(CapabilitySet::SETUID | CapabilitySet::SETGID);
         if !may_switch {
             // The group of an ordinary user's process may be any of the user's groups.

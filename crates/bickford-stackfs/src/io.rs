@@ -10,15 +10,14 @@ use bickford::ops::{
     Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::Inner;
 use crate::append::{append_to, is_marked_append_only, write_back};
 use crate::backing::{File, Register, Way};
-use crate::caller::keeps_set_id;
 use crate::descriptors::Permit;
-use crate::invalidation::{Unheard, answer_after_invalidation, forget_attributes};
+use crate::invalidation::{answer_after_invalidation, forget_attributes};
 use crate::io_mode::IoMode;
 use crate::leases::AT_ONCE;
 use crate::leaving::Left;
@@ -413,7 +412,6 @@ impl Inner {
         let (file, computed) =
             self.file_or_computed(op.node, op.handle, Need::Write, OFlags::empty())?;
         let drops = op.write_flags.contains(WriteFlags::KILL_SUIDGID);
-        self.identity.dropping_set_id(drops)?;
         let cached = op.write_flags.contains(WriteFlags::CACHE);
         let append = op.flags & OFlags::APPEND.bits() != 0 && !cached && !self.write_back();
         // Past the cache, and where nobody says who opens a file, the kernel leaves the bits to us, and goes
@@ -423,7 +421,7 @@ impl Inner {
             IoMode::Cached => !self.write_back(),
             _ => false,
         };
-        let unheard = Unheard(drops && unknown && has_set_id(&file)?);
+        let (losing, unheard) = self.writing(cx, &file, drops, unknown)?;
         let acting = self.as_caller_if(computed, cx)?;
         let written = match append {
             true => append_to(&file, op.data)?,
@@ -436,7 +434,7 @@ impl Inner {
                 .write_to(&file, Some(op.offset))
                 .map_err(|e| errno(&e))?,
         };
-        drop(acting);
+        drop((acting, losing));
         unheard.tell(cx, op.node);
         if !cached {
             self.sync_written(op)?;
@@ -502,9 +500,10 @@ impl Inner {
 
     pub(crate) fn do_fallocate(&self, cx: &Context<'_>, op: &Fallocate) -> Result<(), Errno> {
         let file = self.file(op.node, op.handle, Need::Write)?;
-        let unheard = self.as_powerful_as(cx, &file)?;
+        let (acting, unheard) = self.as_powerful_as(cx, &file)?;
         let mode = FallocateFlags::from_bits_retain(op.mode);
         rustix::fs::fallocate(&file, mode, op.offset, op.length)?;
+        drop(acting);
         unheard.tell(cx, op.node);
         Ok(())
     }
@@ -549,7 +548,7 @@ impl Inner {
         if op.flags != 0 {
             return Err(Errno::INVAL);
         }
-        let unheard = self.as_powerful_as(cx, &to)?;
+        let (acting, unheard) = self.as_powerful_as(cx, &to)?;
         let (mut offset_in, mut offset_out) = (op.offset_in, op.offset_out);
         // The old answer holds 32 bits; the kernel comes again for the rest.
         let length = usize::try_from(op.length.min(1 << 30)).map_err(|_| Errno::INVAL)?;
@@ -560,19 +559,9 @@ impl Inner {
             Some(&mut offset_out),
             length,
         )?;
+        drop(acting);
         unheard.tell(cx, op.node_out);
         Ok(Copied(copied as u64))
-    }
-
-    /// For operations whose request does not say whether the set-id bits of `file` go.
-    fn as_powerful_as(&self, cx: &Context<'_>, file: &OwnedFd) -> Result<Unheard, Errno> {
-        if !has_set_id(file)? {
-            self.identity.without_excess()?;
-            return Ok(Unheard(false));
-        }
-        let drops = !keeps_set_id(cx);
-        self.identity.dropping_set_id(drops)?;
-        Ok(Unheard(drops))
     }
 }
 
@@ -586,9 +575,4 @@ fn seek(file: &OwnedFd, offset: u64, whence: u32) -> Result<Offset, Errno> {
         _ => return Err(Errno::INVAL),
     };
     rustix::fs::seek(file, from).map(Offset)
-}
-
-fn has_set_id(file: &OwnedFd) -> Result<bool, Errno> {
-    let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
-    Ok(mode.intersects(Mode::SUID | Mode::SGID))
 }

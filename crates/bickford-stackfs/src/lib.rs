@@ -53,6 +53,7 @@ mod name_changes;
 mod node;
 mod presets;
 mod retry;
+mod set_id;
 mod sharded;
 mod sys;
 mod unfinished;

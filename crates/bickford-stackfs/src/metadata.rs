@@ -16,11 +16,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::Inner;
-use crate::caller::{has_bits_to_lose, keeps_set_id, may_change_mode};
+use crate::caller::{keeps_set_id, may_change_mode};
 use crate::io::Need;
 use crate::io_mode::IoMode;
 use crate::leases::AT_ONCE;
 use crate::node::{Found, ProcFd};
+use crate::set_id::{has_bits_to_lose, has_set_id, is_for_members_to_keep};
 
 fn timestamp(time: StatxTimestamp) -> Timestamp {
     Timestamp {
@@ -224,9 +225,15 @@ impl Inner {
                 Occasion::Chown => return Err(Errno::PERM),
             }
         }
+        let drops = is_for_members_to_keep(&stat) && !keeps_set_id(cx);
+        let acting = self.dropping_set_id(cx, &stat, drops)?;
         let uid = op.uid.map(Uid::from_raw);
         let gid = op.gid.map(Gid::from_raw);
-        rustix::fs::chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH)
+        let done = rustix::fs::chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH);
+        drop(acting);
+        // For what else is to be set.
+        self.identity.with_fsetid()?;
+        done
     }
 
     fn occasion(&self, op: &Setattr, stat: &Stat) -> Occasion {
@@ -273,9 +280,9 @@ impl Inner {
         object: &Object,
         size: u64,
     ) -> Result<(), Errno> {
-        let drops =
-            op.kill_suidgid || (has_bits_to_lose(&rustix::fs::fstat(object)?) && !keeps_set_id(cx));
-        self.identity.dropping_set_id(drops)?;
+        let stat = rustix::fs::fstat(object)?;
+        let drops = op.kill_suidgid || (has_set_id(&stat) && !keeps_set_id(cx));
+        let _acting = self.dropping_set_id(cx, &stat, drops)?;
         let kept = match object {
             Object::Opened(fd) => Some(Arc::clone(fd)),
             Object::Path(_) if self.io_mode() == IoMode::Cached => {

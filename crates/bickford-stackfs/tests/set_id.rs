@@ -38,19 +38,31 @@ enum How {
     Copy,
 }
 
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Writer {
+    Root,
+    Stranger,
+    Owner,
+    /// Of its group, which is not the one that the writer's files get.
+    Member,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Case {
     mode: u32,
     before: Before,
     how: How,
-    writer: u32,
+    writer: Writer,
 }
 
-/// A set-group-id bit without the group's right to execute means nothing, and FUSE leaves it
-/// (`FUSE_HANDLE_KILLPRIV_V2` in `fuse.h`).
+/// The user, and the group of the same number, that is not root.
+const OTHER: u32 = 65_534;
+const GROUP: u32 = 12_345;
+
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for mode in [0o4777, 0o2777, 0o6777, 0o6755] {
+    for mode in [0o4777, 0o2777, 0o6777, 0o6755, 0o2767, 0o6767] {
         for before in [
             Before::Nothing,
             Before::Read,
@@ -65,7 +77,12 @@ fn cases() -> Vec<Case> {
                 How::Allocate,
                 How::Copy,
             ] {
-                for writer in [0, 65534] {
+                for writer in [
+                    Writer::Root,
+                    Writer::Stranger,
+                    Writer::Owner,
+                    Writer::Member,
+                ] {
                     cases.push(Case {
                         mode,
                         before,
@@ -77,7 +94,10 @@ fn cases() -> Vec<Case> {
         }
     }
     // What may not be opened is not written.
-    cases.retain(|case| case.writer == 0 || case.mode != 0o6755);
+    cases.retain(|case| match case.writer {
+        Writer::Root | Writer::Owner => true,
+        Writer::Stranger | Writer::Member => case.mode != 0o6755,
+    });
     cases
 }
 
@@ -116,9 +136,20 @@ fn source_of(file: &Path) -> PathBuf {
 /// A process of `writer` writes to `file`: it is opened by `writer`, or is `open`. `program` is this one,
 /// where everybody may run it.
 fn write(case: Case, program: &Path, file: &Path, open: Option<&File>) {
+    let mut as_writer = Command::new("setpriv");
+    let user = match case.writer {
+        Writer::Root => 0,
+        Writer::Stranger | Writer::Owner | Writer::Member => OTHER,
+    };
+    as_writer.args([format!("--reuid={user}"), format!("--regid={user}")]);
+    as_writer.arg(match case.writer {
+        Writer::Member => format!("--groups={GROUP}"),
+        _ => "--clear-groups".into(),
+    });
     let mut command = match case.how {
         How::Splice | How::Allocate | How::Copy => {
-            let mut command = Command::new(program);
+            let mut command = as_writer;
+            command.arg(program);
             command.args(["--exact", "write_what_is_asked_for"]);
             match case.how {
                 How::Splice => command.env(WRITE_HOW, "splice"),
@@ -137,15 +168,16 @@ fn write(case: Case, program: &Path, file: &Path, open: Option<&File>) {
                 (None, How::Truncate) => ">\"$0\"",
                 (None, _) => "1<>\"$0\"",
             };
-            let mut command = Command::new("sh");
-            command.args(["-c", &format!("printf abc {to}")]).arg(file);
+            let mut command = as_writer;
+            command.args(["sh", "-c", &format!("printf abc {to}")]);
+            command.arg(file);
             if let Some(open) = open {
                 command.stdout(open.try_clone().unwrap());
             }
             command
         }
     };
-    let status = command.uid(case.writer).gid(case.writer).status().unwrap();
+    let status = command.status().unwrap();
     assert!(status.success(), "{case:?}");
 }
 
@@ -155,6 +187,11 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     options.write(true).create_new(true).mode(0o777);
     drop(options.open(path).unwrap());
     fs::set_permissions(path, permissions(0o777)).unwrap();
+    match case.writer {
+        Writer::Root | Writer::Stranger => {}
+        Writer::Owner => std::os::unix::fs::chown(path, Some(OTHER), Some(OTHER)).unwrap(),
+        Writer::Member => std::os::unix::fs::chown(path, None, Some(GROUP)).unwrap(),
+    }
     if let How::Copy = case.how {
         fs::write(source_of(path), "abc").unwrap();
     }
