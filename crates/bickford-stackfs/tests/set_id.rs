@@ -39,7 +39,7 @@ enum How {
 }
 
 /// Who writes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Writer {
     Root,
     Stranger,
