@@ -452,6 +452,32 @@ mod tests {
     }
 
     #[test]
+    fn the_set_group_id_bit_stays_for_members_whatever_groups_this_process_is_in() {
+        const GROUP: u32 = 65_532;
+        // Of this thread alone; refused where nothing is tested.
+        let _ = set_thread_groups(&[Gid::from_raw(GROUP)]);
+        as_root(|identity| {
+            assert_eq!(identity.groups, [Gid::from_raw(GROUP)]);
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            std::fs::write(&path, "").unwrap();
+            std::os::unix::fs::chown(&path, None, Some(GROUP)).unwrap();
+            for (groups, left) in [([NOBODY.gid, GROUP], 0o2767), ([NOBODY.gid, 0], 0o767)] {
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(0o2767)).unwrap();
+                identity.without_fsetid().unwrap();
+                let acting = identity.as_in_groups(&groups, GROUP).unwrap();
+                std::fs::write(&path, "1").unwrap();
+                drop(acting);
+                let mode = std::fs::metadata(&path).unwrap().mode() & 0o7777;
+                assert_eq!(mode, left, "{groups:?}");
+                let own = (identity.uid, identity.gid, identity.groups.clone());
+                assert_eq!(effective_ids(), own);
+                identity.with_fsetid().unwrap();
+            }
+        });
+    }
+
+    #[test]
     fn no_thread_serves_with_the_power_to_exceed_quotas() {
         let all = CapabilitySets {
             effective: CapabilitySet::all(),
