@@ -1,25 +1,9 @@
 //! The forms in which others call this program: mount.fuse3(8), mount(8) and fstab(5).
 
 use std::ffi::OsString;
-use std::path::Path;
 
-use bickford::mount::{MountOptions, split_options};
-use thiserror::Error;
-
-/// A helper call that cannot be served.
-#[derive(Debug, Error)]
-pub(crate) enum HelperError {
-    #[error(
-        "called as a mount helper with the unknown flag '{0}'; known: SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]"
-    )]
-    Flag(String),
-    #[error("called as a mount helper with '{0}' as last argument; it needs a value")]
-    Value(&'static str),
-    #[error(
-        "called as a mount helper with -N: mounting in another namespace is not supported; run it there with nsenter(1)"
-    )]
-    Namespace,
-}
+use bickford_program::helper::{HelperCall, HelperError, is_helper};
+use bickford_program::lift::lifted;
 
 /// The arguments in the form of `bickford COMMAND ...`.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,9 +22,8 @@ impl Form {
         arguments: Vec<OsString>,
         command: &clap::Command,
     ) -> Result<Self, HelperError> {
-        let name = arguments.first().map(Path::new).and_then(Path::file_name);
-        if name.is_some_and(|name| name.to_string_lossy().starts_with("mount.")) {
-            return Self::helper(&arguments);
+        if is_helper(arguments.first()) {
+            return Self::helper(arguments.get(1..).unwrap_or_default());
         }
         let mut rest = arguments.iter().skip(1);
         let positional = |argument: Option<&OsString>| {
@@ -63,48 +46,18 @@ impl Form {
         })
     }
 
-    /// `mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE.SUBTYPE]`, see mount(8).
-    fn helper(arguments: &[OsString]) -> Result<Self, HelperError> {
-        let mut form = Self {
-            arguments: vec!["bickford".into(), "mount".into()],
-            helper: true,
-            fake: false,
+    fn helper(given: &[OsString]) -> Result<Self, HelperError> {
+        let call = HelperCall::parse(given)?;
+        let name = OsString::from("bickford");
+        let arguments = match call.version {
+            true => vec![name, "--version".into()],
+            false => [vec![name, "mount".into()], call.arguments].concat(),
         };
-        let mut sloppy = false;
-        let mut options = Vec::new();
-        let mut given = arguments.iter().skip(1);
-        while let Some(argument) = given.next() {
-            match argument.to_str() {
-                Some("-o") => options.push(given.next().ok_or(HelperError::Value("-o"))?.clone()),
-                Some("-t") => {
-                    given.next().ok_or(HelperError::Value("-t"))?;
-                }
-                Some("-N") => return Err(HelperError::Namespace),
-                Some("-h" | "--help") => form.arguments.push("--help".into()),
-                Some("-V" | "--version") => {
-                    form.arguments = vec!["bickford".into(), "--version".into()];
-                    return Ok(form);
-                }
-                Some(flags) if flags.len() > 1 && flags.starts_with('-') => {
-                    for flag in flags.chars().skip(1) {
-                        match flag {
-                            's' => sloppy = true,
-                            'f' => form.fake = true,
-                            'n' | 'v' => {}
-                            _ => return Err(HelperError::Flag(flags.to_owned())),
-                        }
-                    }
-                }
-                _ => form.arguments.push(argument.clone()),
-            }
-        }
-        if sloppy {
-            form.arguments.push("--sloppy".into());
-        }
-        for option in options {
-            form.arguments.extend([OsString::from("-o"), option]);
-        }
-        Ok(form)
+        Ok(Self {
+            arguments,
+            helper: true,
+            fake: call.fake,
+        })
     }
 }
 
@@ -131,32 +84,9 @@ pub(crate) fn lift_options(
         .and_then(|matches| matches.get_many::<String>("options"))
         .into_iter()
         .flatten();
-    let lifted = texts
-        .flat_map(|text| split_options(text))
-        .filter(|option| own_flag(option, mount).is_some())
-        .map(|option| OsString::from(format!("--{option}")))
-        .collect::<Vec<_>>();
+    let lifted = lifted(texts, mount);
     let (head, tail) = arguments.split_at(2);
     Ok(head.iter().chain(&lifted).chain(tail).cloned().collect())
-}
-
-/// The flag of `mount` that an option names, if it does.
-pub(crate) fn own_flag<'c>(option: &str, mount: &'c clap::Command) -> Option<&'c str> {
-    let name = option.split('=').next().unwrap_or_default();
-    if MountOptions::known_names().any(|known| known == name) {
-        return None;
-    }
-    own_flags(mount).find(|long| *long == name)
-}
-
-/// The flags that may stand in `-o`: those with a long name, but not the ones that end the program.
-pub(crate) fn own_flags(mount: &clap::Command) -> impl Iterator<Item = &str> {
-    let longs = mount
-        .get_arguments()
-        .filter(|argument| !argument.is_hide_set());
-    longs
-        .filter_map(clap::Arg::get_long)
-        .filter(|long| !matches!(*long, "help" | "version"))
 }
 
 #[cfg(test)]
@@ -221,18 +151,6 @@ mod tests {
             }
         );
         assert!(detect(&["mount.fuse.bickford", "/src", "/mnt", "-f"]).fake);
-    }
-
-    #[test]
-    fn helper_calls_that_cannot_be_served_say_why() {
-        let message = |line: &[&str]| {
-            Form::detect(words(line), &Cli::command())
-                .unwrap_err()
-                .to_string()
-        };
-        assert!(message(&["mount.bickford", "/s", "/m", "-x"]).contains("'-x'"));
-        assert!(message(&["mount.bickford", "/s", "/m", "-o"]).contains("'-o'"));
-        assert!(message(&["mount.bickford", "/s", "/m", "-N", "/proc/1/ns/mnt"]).contains("-N"));
     }
 
     #[test]

@@ -12,13 +12,14 @@ use bickford::transport::{TransportChoice, Yielding};
 use bickford::{LowLatency, MountOptions, MountedSession, Session, SessionConfig, Workers};
 use bickford_layers::crypt::{looks_encrypted, makes_a_key};
 use bickford_layers::{LayerSpec, Summary};
+use bickford_program::failure::cure;
+use bickford_program::logging::reasons;
+use bickford_program::waiting::Waiting;
 use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
 use clap::ValueEnum;
 
-use crate::cli::{Failure, cure};
-use crate::logging::reasons;
+use crate::cli::Failure;
 use crate::new_keys::NewKeys;
-use crate::waiting::Waiting;
 
 /// The configurations by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

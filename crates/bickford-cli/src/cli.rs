@@ -1,11 +1,8 @@
 //! The command line: every flag is declared once, in the arguments of its command; parser, help, man
 //! pages and completions derive from that.
 
-use std::io;
-
-use bickford::mount::OptionError;
+pub(crate) use bickford_program::Failure;
 use clap::{Parser, Subcommand};
-use thiserror::Error;
 
 use crate::commands::{completions, doctor, eval, layers, man, mount, stat, trace, unmount};
 
@@ -35,64 +32,6 @@ pub(crate) enum Command {
     Doctor(doctor::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
-}
-
-/// Why a command failed; the message is what the user sees after `bickford: `.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub(crate) struct Failure(pub(crate) String);
-
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
-    }
-}
-
-/// What to do where the system has no more of what was asked for; nothing for other errors.
-pub(crate) fn cure(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            "; no thread could be started: allow more processes (ulimit -u, pids.max of the cgroup) or address \
-             space (ulimit -v), or ask for fewer threads with --workers or -s"
-        }
-        io::ErrorKind::OutOfMemory => {
-            "; there is too little memory: allow more (ulimit -v, memory.max of the cgroup), or ask for fewer \
-             threads with --workers or -s"
-        }
-        _ => "",
-    }
-}
-
-macro_rules! failure_from {
-    ($($error:ty),* $(,)?) => {$(
-        impl From<$error> for Failure {
-            fn from(error: $error) -> Self {
-                Self(error.to_string())
-            }
-        }
-    )*};
-}
-
-failure_from!(
-    bickford::mount::MountError,
-    bickford::mount::UnmountError,
-    crate::argv::HelperError,
-);
-
-impl From<OptionError> for Failure {
-    fn from(error: OptionError) -> Self {
-        match error {
-            OptionError::Unknown {
-                option, nearest, ..
-            } => {
-                let near = nearest.map(|name| format!("did you mean '{name}'? "));
-                let near = near.unwrap_or_default();
-                let all = "'bickford mount --help' tells of all";
-                Self(format!("mount option '{option}' is not known; {near}{all}"))
-            }
-            _ => Self(error.to_string()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,18 +4,13 @@ mod argv;
 mod backend;
 mod cli;
 mod commands;
-mod daemon;
-mod elsewhere;
-mod logging;
 mod new_keys;
-mod notify;
-mod signals;
-mod waiting;
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
+use bickford_program::{apart, terminal};
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::argv::Form;
@@ -26,6 +21,10 @@ const USAGE: u8 = 1;
 const MOUNT_FAILURE: u8 = 32;
 
 fn main() -> ExitCode {
+    terminal::set_name("bickford");
+    if let Some(status) = apart::unmount_if_asked() {
+        return status;
+    }
     let arguments = std::env::args_os().collect::<Vec<_>>();
     let form = match Form::detect(arguments, &Cli::command()) {
         Ok(form) => form,
@@ -79,12 +78,7 @@ fn finish(result: Result<ExitCode, Failure>, helper: bool) -> ExitCode {
 }
 
 fn fail(failure: &Failure, status: u8) -> ExitCode {
-    // Not eprintln, which panics when the terminal is gone.
-    let _ = writeln!(
-        std::io::stderr(),
-        "bickford: {}",
-        bickford_eval::terminal::escaped(&failure.0)
-    );
+    terminal::tell(&failure.0);
     ExitCode::from(status)
 }
 

@@ -4,9 +4,9 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use bickford_eval::terminal::escaped;
 use bickford_layers::Summary;
 use bickford_layers::crypt::{NewKeyFile, looks_encrypted};
+use bickford_program::terminal::escaped;
 use rustix::fs::{Dir, Mode, OFlags};
 
 /// Dropped without [`Self::keep`], it removes them, unless something in SOURCE may be encrypted with one: the mount

@@ -295,7 +295,7 @@ fn unmounting_by_identity_takes_no_other_mount() {
     let Some(place) = Place::new() else { return };
     assert_silent(&place.mount(&[]));
     let output = run(bickford()
-        .args(["unmount", "--identity", "1", "--"])
+        .env("BICKFORD_UNMOUNT", "1")
         .arg(place.mountpoint()));
     assert_refused(&output, 1, &["another mount is there"]);
     assert!(place.listed().is_some());

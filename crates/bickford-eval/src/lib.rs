@@ -20,11 +20,11 @@ pub mod room;
 pub mod rows;
 pub mod runner;
 mod self_check;
-pub mod signals;
+mod signals;
 pub mod stats;
 mod sys;
 pub mod target;
-pub mod terminal;
+mod terminal;
 pub mod wml;
 mod worker;
 

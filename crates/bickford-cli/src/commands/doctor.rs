@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bickford_eval::terminal::escaped;
+use bickford_program::terminal::escaped;
 use rustix::thread::CapabilitySet;
 
 use crate::cli::Failure;

@@ -16,12 +16,12 @@ use bickford::abi::Opcode;
 use bickford::trace::control::{self, EventReader};
 use bickford::trace::kernel::{KernelRequest, SystemCalls, Tracepoints};
 use bickford::trace::{Event, Snapshot};
+use bickford_program::terminal::printable;
 use rustix::process::Pid;
 
 use self::filter::Filter;
 use self::output::Output;
 use self::print::{Format, Open, Printer, Request};
-use super::printable;
 use super::target::Target;
 use crate::cli::Failure;
 
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let target = Target::find(&arguments.mountpoint)?;
     let fail = |error: io::Error| Failure::new(format!("trace: {error}"));
     // Each would end this process with tracing enabled.
-    let stop = bickford_eval::signals::stop_on_signals().map_err(fail)?;
+    let stop = bickford_program::signals::stop_on_signals().map_err(fail)?;
     let connect = |path: &Path| {
         let mut reader = EventReader::connect(path)?;
         reader.set_patience(EVENT_WAIT).map(|()| reader)

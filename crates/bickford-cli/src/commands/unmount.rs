@@ -26,9 +26,6 @@ pub(crate) struct Arguments {
     /// Abort the connection first: every request in flight fails
     #[arg(long)]
     force: bool,
-    /// Only if the mount on top is this one
-    #[arg(long, hide = true, value_name = "NUMBER")]
-    identity: Option<u64>,
     /// Where it is mounted
     #[arg(value_name = "MOUNTPOINT", value_hint = clap::ValueHint::DirPath)]
     mountpoint: PathBuf,
@@ -47,23 +44,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         // Started in the mount, this process would keep it busy itself.
         std::env::set_current_dir("/").map_err(|error| Failure::new(format!("cd /: {error}")))?;
     }
-    // A daemon that unmounts itself names the mount, and removes its own.
-    let sockets = match (&target, arguments.identity) {
-        (Some(target), None) => target.sockets(),
-        _ => Vec::new(),
-    };
+    let sockets = target.as_ref().map_or_else(Vec::new, Target::sockets);
     // A detached mount is served until its last user is gone, and force is for a daemon that hangs.
-    let daemon = match (&target, arguments.identity, mode) {
-        (Some(target), None, Unmount::Normal) => Daemon::behind(target),
+    let daemon = match (&target, mode) {
+        (Some(target), Unmount::Normal) => Daemon::behind(target),
         _ => None,
     };
-    match bickford::mount::unmount_only(mountpoint, arguments.identity, mode) {
+    match bickford::mount::unmount(mountpoint, mode) {
         Err(
             UnmountError::NotMounted { mountpoint: place }
             | UnmountError::NotFuse {
                 mountpoint: place, ..
             },
-        ) if arguments.identity.is_none() && detached::end(&place, mode)? => {
+        ) if detached::end(&place, mode)? => {
             return Ok(ExitCode::SUCCESS);
         }
         unmounted => unmounted?,

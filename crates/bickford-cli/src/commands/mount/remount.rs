@@ -8,14 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bickford::mount::{GenericFlags, MountEntry, MountOptions, remount, split_options};
+use bickford_program::waiting::Waiting;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 
-use super::{Arguments, REMOUNT};
+use super::{Arguments, REMOUNT, of_option};
 use crate::argv;
 use crate::cli::{Cli, Failure};
 use crate::commands::target::Target;
-use crate::waiting::Waiting;
 
 /// What the kernel lists among a FUSE mount's options, besides those that can be given.
 const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd", "blksize"];
@@ -25,13 +25,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let _waiting = Waiting::on("the mount point", &arguments.mountpoint);
     let entry = std::fs::canonicalize(&arguments.mountpoint);
     let entry = entry.and_then(|path| MountEntry::at(&path)).ok().flatten();
-    let options = arguments.split_options().filter(|option| option != REMOUNT);
+    let options = arguments
+        .flags
+        .split_options()
+        .filter(|option| option != REMOUNT);
     let (fixed, changed) = options.partition::<Vec<_>, _>(|option| is_fixed(option));
     let now = entry
         .as_ref()
         .map_or(GenericFlags::empty(), MountEntry::flags);
     let start = MountOptions::new().flags(kept(now, &fixed));
-    let wanted = arguments.apply(changed.into_iter(), start)?;
+    let wanted = arguments
+        .apply(changed.into_iter(), start)
+        .map_err(|error| of_option(&error))?;
     if let Some(entry) = entry.filter(MountEntry::is_fuse) {
         refuse_others(&entry, &fixed, &arguments.mountpoint)?;
     }

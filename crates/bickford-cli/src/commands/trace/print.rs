@@ -4,9 +4,8 @@ use std::io::{self, Write};
 
 use bickford::trace::Event;
 use bickford::trace::kernel::KernelRequest;
+use bickford_program::terminal::printable;
 use serde_json::{Value, json};
-
-use crate::commands::printable;
 
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -9,13 +9,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bickford_eval::terminal::escaped;
+use bickford_program::elsewhere;
+use bickford_program::terminal::escaped;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::target::Target;
-use crate::elsewhere;
 
 /// The name of this command as a process. Whatever else has a mount need not end with it.
 const NAME: &str = "bickford\n";

@@ -14,15 +14,15 @@ use bickford::mount::{
     Holder, MountEntry, Unmount, UnmountError, abort, device_elsewhere, device_holders,
 };
 use bickford::trace::control;
-use bickford_eval::terminal::escaped;
+use bickford_program::background::MARK;
+use bickford_program::elsewhere;
+use bickford_program::terminal::escaped;
 use clap::CommandFactory as _;
 use rustix::net::sockopt::socket_peercred;
 
 use super::daemon::Daemon;
 use crate::argv::Form;
 use crate::cli::{Cli, Command, Failure};
-use crate::daemon::MARK;
-use crate::elsewhere;
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use bickford::trace::control::{self, DirectoryLock, Socket};
+use bickford_program::service::remove_directory;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat, unlinkat};
 
 /// Write permission for others than the owner.
@@ -46,13 +46,4 @@ fn remove(socket: &Socket) -> io::Result<()> {
         remove_directory(directory);
     }
     Ok(())
-}
-
-/// Removes a user's directory of sockets where it is empty. Root's stays.
-pub(crate) fn remove_directory(directory: &Path) {
-    let name = directory.file_name().unwrap_or_default();
-    if name.as_encoded_bytes().starts_with(b"bickford-") {
-        // Others of the user's mounts have theirs there.
-        let _ = std::fs::remove_dir(directory);
-    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends `state` (lines of KEY=VALUE) to the socket named by NOTIFY_SOCKET; nothing to do without it.
-pub(crate) fn notify(state: &str) {
+pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };

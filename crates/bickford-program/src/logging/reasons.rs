@@ -28,7 +28,7 @@ fn kept() -> MutexGuard<'static, Vec<Reason>> {
 }
 
 /// What was logged as an error until now, of the first of them, for whoever tells it.
-pub(crate) fn take() -> Option<String> {
+pub fn take() -> Option<String> {
     TOLD.store(true, Ordering::SeqCst);
     let kept = std::mem::take(&mut *kept());
     let own = kept.iter().filter(|reason| !reason.of_refusal);

@@ -2,7 +2,7 @@
 //! systemd runs) for a daemon.
 
 mod filter;
-pub(crate) mod reasons;
+pub mod reasons;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,7 +19,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use self::reasons::Reasons;
-use crate::cli::Failure;
+use crate::failure::Failure;
+use crate::terminal;
 
 const SYSLOG: &str = "/dev/log";
 
@@ -119,18 +120,27 @@ impl State {
 
 /// The place where log lines go.
 #[derive(Clone)]
-pub(crate) struct Log {
+pub struct Log {
     state: Arc<Mutex<State>>,
 }
 
 impl Log {
-    /// Starts logging what `text` says: to `file`, or to syslog for a daemon, or to standard error.
-    pub(crate) fn start(text: &str, file: Option<&Path>, daemon: bool) -> Result<Self, Failure> {
+    /// Starts logging what `text` says: to `file`, or to syslog for a daemon, or to standard error. `modules` are the
+    /// crates besides Bickford's whose modules can be named.
+    ///
+    /// # Errors
+    /// The text says nothing, the file cannot be opened, or this process logs already.
+    pub fn start(
+        text: &str,
+        modules: &[&str],
+        file: Option<&Path>,
+        daemon: bool,
+    ) -> Result<Self, Failure> {
         let refused = |what: String| {
-            let allowed = filter::allowed();
+            let allowed = filter::allowed(modules);
             Failure::new(format!("--log {text}: {what}; {allowed}"))
         };
-        filter::check(text).map_err(refused)?;
+        filter::check(text, modules).map_err(refused)?;
         let filter = EnvFilter::try_new(text).map_err(|error| refused(error.to_string()))?;
         let sink = match file {
             None if daemon => Sink::Syslog(Syslog::new(Path::new(SYSLOG))),
@@ -160,12 +170,12 @@ impl Log {
     }
 
     /// Nobody waits for the daemon any more.
-    pub(crate) fn started(&self) {
+    pub fn started(&self) {
         self.state().show_held();
     }
 
     /// The mount did not begin.
-    pub(crate) fn failed(&self) {
+    pub fn failed(&self) {
         let mut state = self.state();
         if reasons::are_told() {
             state.held.clear();
@@ -210,7 +220,7 @@ impl<'w> MakeWriter<'w> for Log {
 }
 
 /// One log line, written when it is complete.
-pub(crate) struct Line {
+pub struct Line {
     log: Log,
     level: Level,
     text: Vec<u8>,
@@ -243,8 +253,9 @@ fn syslog_message(level: Level, text: &[u8]) -> Vec<u8> {
         _ => 7,
     };
     let head = format!(
-        "<{}>bickford[{}]: ",
+        "<{}>{}[{}]: ",
         FACILITY_DAEMON | severity,
+        terminal::name(),
         std::process::id()
     );
     [head.as_bytes(), text.trim_ascii_end()].concat()
@@ -258,7 +269,7 @@ mod tests {
     fn syslog_lines_carry_priority_and_name() {
         let text = String::from_utf8(syslog_message(Level::WARN, b"busy\n")).unwrap();
         assert!(
-            text.starts_with("<28>bickford[") && text.ends_with("]: busy"),
+            text.starts_with("<28>bickford_program-") && text.ends_with("]: busy"),
             "{text}"
         );
     }

@@ -6,7 +6,8 @@ use bickford::mount::Elsewhere;
 const NAMED: usize = 3;
 
 /// Where it is mounted still, and what to do, as the end of a sentence; `None` where it is nowhere.
-pub(crate) fn told(places: &[Elsewhere]) -> Option<String> {
+#[must_use]
+pub fn told(places: &[Elsewhere]) -> Option<String> {
     let first = places.first()?;
     let named = places.iter().take(NAMED).map(Elsewhere::to_string);
     let mut named = named.collect::<Vec<_>>().join(", ");

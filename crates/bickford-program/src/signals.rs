@@ -3,24 +3,22 @@
 //! statistics. SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
 //! that write with its error.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::fs;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bickford::MountedSession;
 use bickford::mount::{MountGuard, Unmount, UnmountError, Via};
-use bickford_eval::signals::is_ignored;
-use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::low_level::signal_name;
 
-use crate::cli::{Failure, cure};
-use crate::commands::mount::statistics;
-use crate::daemon;
+use crate::apart::unmount_apart;
 use crate::elsewhere;
+use crate::failure::{Failure, cure};
 use crate::notify::notify;
+use crate::statistics::statistics;
 
 /// How long between attempts to detach a mount that another one covers.
 const COVERED_PAUSE: Duration = Duration::from_millis(200);
@@ -28,12 +26,41 @@ const COVERED_PAUSE: Duration = Duration::from_millis(200);
 /// How long after it was unmounted this process goes on where nobody else has the mount, at most mostly.
 const PROMPT: Duration = Duration::from_secs(1);
 
+/// Whether this process ignores `signal`, as whoever started it may have asked (nohup(1)).
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+/// A flag that SIGINT, SIGTERM, SIGQUIT and SIGHUP set instead of ending this process. A hangup stays
+/// ignored where it was, as nohup(1) asks.
+///
+/// # Errors
+/// A signal cannot be caught.
+pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGQUIT, SIGHUP] {
+        if signal == SIGHUP && is_ignored(SIGHUP) {
+            continue;
+        }
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| io::Error::new(e.kind(), format!("catch signal {signal}: {e}")))?;
+    }
+    Ok(stop)
+}
+
 /// Signals that are caught from now on, and acted on later.
-pub(crate) struct Signals(signal_hook::iterator::Signals);
+pub struct Signals(signal_hook::iterator::Signals);
 
 impl Signals {
     /// Catches the signals.
-    pub(crate) fn catch() -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// One cannot be caught.
+    pub fn catch() -> Result<Self, Failure> {
         let asked = [SIGINT, SIGHUP].into_iter().filter(|it| !is_ignored(*it));
         let caught = signal_hook::iterator::Signals::new(asked.chain([SIGTERM, SIGUSR1, SIGXFSZ]));
         caught
@@ -42,7 +69,10 @@ impl Signals {
     }
 
     /// Acts on them in a thread of its own. The answer is set when the session is being aborted.
-    pub(crate) fn end_on_signal(
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn end_on_signal(
         mut self,
         session: Arc<MountedSession>,
     ) -> Result<Arc<AtomicBool>, Failure> {
@@ -156,40 +186,6 @@ fn end_connection(session: &MountedSession) {
         tracing::warn!("{error}; the connection ends with this process");
         session.server().destroy();
         std::process::exit(0);
-    }
-}
-
-/// Unmounts in a process of its own. Unmounting waits for answers of this process without letting itself
-/// be killed: were it a thread of this process, a SIGKILL now would leave it, and the mount, there for good.
-fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
-    // By the path alone it could be another daemon's, which has been mounted there meanwhile.
-    let identity = guard.identity();
-    let identity =
-        identity.ok_or("the mount cannot be told from others by a process of its own")?;
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("bickford")
-        .args(["unmount", "--identity", &identity.to_string(), "--"])
-        .arg(guard.mountpoint());
-    let output = daemon::unmarked(&mut command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .output();
-    match output {
-        Ok(output) if output.status.success() => Ok(()),
-        // Whoever started this program had SIGCHLD ignored: nobody can tell how a child ended.
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::CHILD) && !guard.is_mounted() => {
-            Ok(())
-        }
-        Ok(output) => {
-            let reason = String::from_utf8_lossy(&output.stderr);
-            let reason = reason.trim_end();
-            Err(reason
-                .strip_prefix("bickford: ")
-                .unwrap_or(reason)
-                .to_owned())
-        }
-        Err(error) => Err(format!("run bickford unmount: {error}")),
     }
 }
 

@@ -8,6 +8,7 @@ const CRATES: &[&str] = &[
     "bickford_crypt",
     "bickford_eval",
     "bickford_layers",
+    "bickford_program",
     "bickford_stackfs",
 ];
 
@@ -16,11 +17,12 @@ const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 /// Whether it is LEVEL or MODULE=LEVEL, several with commas between; if not, what is wrong.
 ///
 /// The filter would take any word for the name of a module, and log nothing.
-pub(super) fn check(text: &str) -> Result<(), String> {
-    text.split(',').try_for_each(|part| directive(part.trim()))
+pub(super) fn check(text: &str, modules: &[&str]) -> Result<(), String> {
+    text.split(',')
+        .try_for_each(|part| directive(part.trim(), modules))
 }
 
-fn directive(text: &str) -> Result<(), String> {
+fn directive(text: &str, modules: &[&str]) -> Result<(), String> {
     let (module, level) = match text.rsplit_once('=') {
         Some((module, level)) => (Some(module), level),
         None => (None, text),
@@ -29,14 +31,17 @@ fn directive(text: &str) -> Result<(), String> {
         return Err(format!("{level:?} is no level"));
     }
     match module {
-        Some(module) if !is_ours(module) => Err(format!("{module:?} is no module of ours")),
+        Some(module) if !is_known(module, modules) => {
+            Err(format!("{module:?} is no module of ours"))
+        }
         _ => Ok(()),
     }
 }
 
-fn is_ours(module: &str) -> bool {
+fn is_known(module: &str, modules: &[&str]) -> bool {
     let mut names = module.split("::");
-    names.next().is_some_and(|name| CRATES.contains(&name)) && names.all(is_a_name)
+    let known = |name| CRATES.contains(&name) || modules.contains(&name);
+    names.next().is_some_and(known) && names.all(is_a_name)
 }
 
 fn is_a_name(text: &str) -> bool {
@@ -45,12 +50,13 @@ fn is_a_name(text: &str) -> bool {
 }
 
 /// What may be written, for messages.
-pub(super) fn allowed() -> String {
+pub(super) fn allowed(modules: &[&str]) -> String {
+    let crates = [CRATES, modules].concat();
     format!(
         "write LEVEL or MODULE=LEVEL, with commas between: levels are {}; modules are {} and those below, \
          such as bickford::session",
         LEVELS.join(", "),
-        CRATES.join(", ")
+        crates.join(", ")
     )
 }
 
@@ -66,8 +72,9 @@ mod tests {
             "off",
             "bickford=debug, warn",
             "bickford_stackfs::node=trace",
+            "mine::node=trace",
         ] {
-            assert_eq!(check(text), Ok(()), "{text}");
+            assert_eq!(check(text, &["mine"]), Ok(()), "{text}");
         }
         for text in [
             "",
@@ -75,20 +82,21 @@ mod tests {
             "trace=",
             "garbage::",
             "hyper=debug",
+            "mine",
             "bickford",
             "bickford=loud",
             "info,",
             "bickford::=info",
             "bickford[x]=info",
         ] {
-            assert!(check(text).is_err(), "{text}");
+            assert!(check(text, &["mine"]).is_err(), "{text}");
         }
     }
 
     #[test]
     fn every_level_that_is_named_is_one() {
         for level in LEVELS {
-            assert_eq!(check(level), Ok(()), "{level}");
+            assert_eq!(check(level, &[]), Ok(()), "{level}");
         }
     }
 }

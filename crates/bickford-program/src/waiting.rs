@@ -1,12 +1,13 @@
 //! Says what is waited for where that takes long: a file system that does not answer says nothing itself.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use bickford::mount::MountEntry;
-use bickford_eval::terminal::escaped;
+
+use crate::terminal;
 
 /// How long it is waited without a word.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,13 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STACK: usize = 256 << 10;
 
 /// A call that may wait; dropped when it has returned.
-pub(crate) struct Waiting {
+pub struct Waiting {
     _returned: Sender<()>,
 }
 
 impl Waiting {
     /// For `what`, which is about `path`. Said at most once, on standard error.
-    pub(crate) fn on(what: &'static str, path: &Path) -> Self {
+    #[must_use]
+    pub fn on(what: &'static str, path: &Path) -> Self {
         let (returned, call) = channel();
         let path = path.to_owned();
         let say = move || {
@@ -31,8 +33,7 @@ impl Waiting {
                     path.display(),
                     who_may_not_answer(&path)
                 );
-                // Not eprintln, which panics when the terminal is gone.
-                let _ = writeln!(io::stderr(), "bickford: {}", escaped(&text));
+                terminal::tell(&text);
             }
         };
         let thread = std::thread::Builder::new().name("bickford-waiting".to_owned());

@@ -8,7 +8,7 @@
 mod front;
 mod report;
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,11 +28,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::front::Front;
 use self::report::{Outcome, Place, Report};
-use crate::cli::{Failure, cure};
+use crate::failure::{Failure, cure};
+use crate::terminal;
 use crate::waiting::Waiting;
 
 /// Set for the process in the background, which leaves its directory: to that.
-pub(crate) const MARK: &str = "BICKFORD_BACKGROUND";
+pub const MARK: &str = "BICKFORD_BACKGROUND";
 
 /// What the waiting process writes when it has seen that the mount answers.
 const ACKNOWLEDGED: &[u8] = b"a";
@@ -49,7 +50,10 @@ fn failed(error: io::Error) -> Failure {
 }
 
 /// Runs this program again in the background and waits for its report.
-pub(crate) fn detach() -> Result<ExitCode, Failure> {
+///
+/// # Errors
+/// It could not be run, or the reason why it has mounted nothing.
+pub fn detach() -> Result<ExitCode, Failure> {
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut child = start(theirs).map_err(failed)?;
     let report = Report::read(&ours).map_err(failed)?;
@@ -89,7 +93,7 @@ fn start(socket: UnixStream) -> io::Result<Child> {
     command.arg0(
         arguments
             .next()
-            .unwrap_or_else(|| OsString::from("bickford")),
+            .unwrap_or_else(|| OsString::from(terminal::name())),
     );
     let directory = std::env::current_dir().unwrap_or_default();
     command
@@ -173,13 +177,8 @@ fn take_away(place: &Place) -> String {
     format!("; its mount may be left ({left}): run 'bickford unmount {shown}'")
 }
 
-/// Lets a program be run by the background process without being taken for it.
-pub(crate) fn unmarked(command: &mut Command) -> &mut Command {
-    command.env_remove(MARK)
-}
-
 /// The background process's side.
-pub(crate) struct Background {
+pub struct Background {
     report: UnixStream,
     front: Front,
 }
@@ -187,8 +186,13 @@ pub(crate) struct Background {
 impl Background {
     /// The side of this process, if it is the one in the background. It leads its own session then, and
     /// standard input is empty.
-    pub(crate) fn take() -> Result<Option<Self>, Failure> {
-        if std::env::var_os(MARK).is_none() {
+    ///
+    /// # Errors
+    /// The system has no more of what it takes.
+    pub fn take() -> Result<Option<Self>, Failure> {
+        // What a daemon itself runs inherits the mark, but no socket.
+        let told_to = || rustix::net::getsockname(io::stdin()).is_ok();
+        if std::env::var_os(MARK).is_none() || !told_to() {
             return Ok(None);
         }
         let taken = || -> io::Result<Self> {
@@ -197,7 +201,8 @@ impl Background {
             // Refused for a process group leader, which a spawned process is not.
             rustix::process::setsid()?;
             // It was started as /proc/self/exe, which would be its name otherwise.
-            rustix::thread::set_name(c"bickford")?;
+            let name = CString::new(terminal::name()).unwrap_or_default();
+            rustix::thread::set_name(&name)?;
             let front = Front::watch(report.try_clone()?)?;
             Ok(Self { report, front })
         };
@@ -205,7 +210,7 @@ impl Background {
     }
 
     /// Tells what has been mounted, before anybody serves it.
-    pub(crate) fn mounted(&self, guard: &MountGuard) {
+    pub fn mounted(&self, guard: &MountGuard) {
         if guard.via() == Via::Descriptor {
             return;
         }
@@ -216,8 +221,10 @@ impl Background {
     }
 
     /// Leaves directory and terminal, and lets the waiting process end with success if the mount answers.
-    /// An error means that nobody waits any more.
-    pub(crate) fn ready(mut self, session: &Arc<MountedSession>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Nobody waits any more.
+    pub fn ready(mut self, session: &Arc<MountedSession>) -> io::Result<()> {
         std::env::set_current_dir(Path::new("/"))?;
         let null = null()?;
         rustix::stdio::dup2_stdout(&null)?;
@@ -228,7 +235,7 @@ impl Background {
     }
 
     /// Lets the waiting process end with this failure.
-    pub(crate) fn failed(mut self, failure: &Failure) {
+    pub fn failed(mut self, failure: &Failure) {
         // Where nobody waits there is nobody to tell.
         let _ = self.report.write_all(failure.to_string().as_bytes());
     }
