@@ -11,7 +11,6 @@ use bickford_stackfs::{IoMode, Lower, Preset, Settings};
 
 use crate::abi::bickford_config;
 use crate::guard::Failure;
-use crate::paths;
 use crate::tuning::Tuning;
 
 /// An option text, taken apart.
@@ -90,7 +89,7 @@ impl Kind {
         }
         if self == Self::Paths {
             names.push("at_once");
-            names.extend(paths::options::NAMES);
+            names.extend(path::Options::known_names());
         }
         names
     }
@@ -180,8 +179,10 @@ impl Options {
             ("no_permission_checks", None) if stackfs => self.no_permission_checks = true,
             ("at_once", None) if kind == Kind::Paths => self.at_once = true,
             (name, Some(value)) if !stackfs && self.tuning.set(name, value)? => {}
-            (name, value) if kind == Kind::Paths => {
-                return paths::options::set(&mut self.paths, name, value);
+            (name, _)
+                if kind == Kind::Paths && path::Options::known_names().any(|it| it == name) =>
+            {
+                self.paths.set(option).map_err(Failure::argument)?;
             }
             _ => return Ok(false),
         }

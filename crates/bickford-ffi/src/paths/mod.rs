@@ -4,7 +4,6 @@ mod asked;
 mod executor;
 pub mod listing;
 mod operations;
-pub(crate) mod options;
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;

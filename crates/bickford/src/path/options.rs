@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::mount::{OptionError, unknown};
 use crate::ops::Attr;
 
 /// Options of [`super::Adapter`]; the names are those of fuse(8).
@@ -77,6 +78,40 @@ impl Options {
         }
     }
 
+    /// Sets one option of an option text ([`split_options`](crate::mount::split_options)): `name` or `name=value`, as
+    /// in fuse(8); times are in seconds, which may have a fraction, and the umask is octal.
+    ///
+    /// # Errors
+    /// The option is not known, or its value says nothing.
+    pub fn set(&mut self, option: &str) -> Result<(), OptionError> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            ("entry_timeout", Some(value)) => self.entry_timeout = seconds(name, value)?,
+            ("attr_timeout", Some(value)) => self.attr_timeout = seconds(name, value)?,
+            ("negative_timeout", Some(value)) => self.negative_timeout = seconds(name, value)?,
+            ("uid", Some(value)) => self.uid = Some(id(name, value)?),
+            ("gid", Some(value)) => self.gid = Some(id(name, value)?),
+            ("umask", Some(value)) => self.umask = Some(permissions(name, value)?),
+            ("direct_io", None) => self.direct_io = true,
+            ("kernel_cache", None) => self.kernel_cache = true,
+            ("auto_cache", None) => self.auto_cache = true,
+            ("noforget", None) => self.noforget = true,
+            ("use_ino", None) => self.use_ino = true,
+            ("hide_removed", None) => self.hide_removed = true,
+            ("handles_only", None) => self.handles_only = true,
+            (name, value) => return Err(refused(name, value)),
+        }
+        Ok(())
+    }
+
+    /// Every option name that [`set`](Self::set) accepts.
+    pub fn known_names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().copied()
+    }
+
     /// Attributes as the kernel is to see them. Without `use_ino` the number is set elsewhere.
     pub(crate) fn apply(&self, attr: &mut Attr) {
         attr.uid = self.uid.unwrap_or(attr.uid);
@@ -84,5 +119,135 @@ impl Options {
         if let Some(umask) = self.umask {
             attr.mode = attr.file_type() | (0o777 & !umask);
         }
+    }
+}
+
+const NAMES: [&str; 13] = [
+    "entry_timeout",
+    "attr_timeout",
+    "negative_timeout",
+    "uid",
+    "gid",
+    "umask",
+    "direct_io",
+    "kernel_cache",
+    "auto_cache",
+    "noforget",
+    "use_ino",
+    "hide_removed",
+    "handles_only",
+];
+
+fn bad(name: &str, value: &str, reason: &str) -> OptionError {
+    OptionError::BadValue {
+        option: name.to_owned(),
+        value: value.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+fn refused(name: &str, value: Option<&str>) -> OptionError {
+    match (NAMES.contains(&name), value) {
+        (false, _) => unknown(name, &NAMES.map(str::to_owned)),
+        (true, None) => OptionError::MissingValue {
+            option: name.to_owned(),
+        },
+        (true, Some(value)) => OptionError::UnexpectedValue {
+            option: name.to_owned(),
+            value: value.to_owned(),
+        },
+    }
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
+    let seconds = value.parse().ok().map(Duration::try_from_secs_f64);
+    match seconds {
+        Some(Ok(time)) => Ok(time),
+        _ => Err(bad(name, value, "this is no number of seconds")),
+    }
+}
+
+fn id(name: &str, value: &str) -> Result<u32, OptionError> {
+    let number = value.parse();
+    number.map_err(|_| bad(name, value, "this is no number of a user or group"))
+}
+
+fn permissions(name: &str, value: &str) -> Result<u32, OptionError> {
+    let octal = u32::from_str_radix(value, 8).ok();
+    let bits = octal.filter(|bits| *bits <= 0o777);
+    bits.ok_or_else(|| {
+        bad(
+            name,
+            value,
+            "this is no octal number of permissions, as 022 is",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_fuse_are_read() {
+        let text = [
+            "entry_timeout=2.5",
+            "attr_timeout=0",
+            "negative_timeout=3600",
+            "uid=1000",
+            "gid=100",
+            "umask=022",
+            "direct_io",
+            "kernel_cache",
+            "auto_cache",
+            "noforget",
+            "use_ino",
+            "hide_removed",
+            "handles_only",
+        ];
+        let mut options = Options::default();
+        for (option, name) in text.into_iter().zip(NAMES) {
+            assert!(option.starts_with(name));
+            options.set(option).unwrap();
+        }
+        let expected = Options {
+            entry_timeout: Duration::from_millis(2500),
+            attr_timeout: Duration::ZERO,
+            negative_timeout: Duration::from_secs(3600),
+            uid: Some(1000),
+            gid: Some(100),
+            umask: Some(0o022),
+            direct_io: true,
+            kernel_cache: true,
+            auto_cache: true,
+            noforget: true,
+            use_ino: true,
+            hide_removed: true,
+            handles_only: true,
+        };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        let mut options = Options::default();
+        let refused = [
+            "entry_timeout=-1",
+            "entry_timeout=inf",
+            "attr_timeout=soon",
+            "attr_timeout",
+            "attr_timeout=",
+            "uid=root",
+            "uid=4294967296",
+            "umask=9",
+            "umask=1777",
+            "direct_io=1",
+            "fsname=x",
+            "",
+        ];
+        for option in refused {
+            assert!(options.set(option).is_err(), "{option}");
+        }
+        assert_eq!(options, Options::default());
     }
 }
