@@ -7,13 +7,11 @@ use std::sync::Arc;
 
 use bickford::FileSystem;
 use bickford::mount::MountGuard;
-use bickford::session::SessionError;
-use bickford::transport::{TransportChoice, Yielding};
-use bickford::{LowLatency, MountOptions, MountedSession, Session, SessionConfig, Workers};
+use bickford::transport::TransportChoice;
+use bickford::{MountOptions, MountedSession, Session, SessionConfig, Workers};
 use bickford_layers::crypt::{looks_encrypted, makes_a_key};
 use bickford_layers::{LayerSpec, Summary};
-use bickford_program::failure::cure;
-use bickford_program::logging::reasons;
+use bickford_program::carrying::{TransportName, Tuning};
 use bickford_program::waiting::Waiting;
 use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
 use clap::ValueEnum;
@@ -38,27 +36,6 @@ impl PresetName {
             Self::Base => Preset::Base,
             Self::Opt => Preset::Opt,
             Self::Fast => Preset::Fast,
-        }
-    }
-}
-
-/// How requests come in, by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TransportName {
-    /// io_uring where the kernel has it, else /dev/fuse
-    Auto,
-    /// Reads and writes of /dev/fuse
-    Dev,
-    /// io_uring, or nothing
-    Uring,
-}
-
-impl TransportName {
-    fn choice(self) -> TransportChoice {
-        match self {
-            Self::Auto => TransportChoice::Auto,
-            Self::Dev => TransportChoice::DevFuse,
-            Self::Uring => TransportChoice::IoUring,
         }
     }
 }
@@ -165,17 +142,8 @@ pub(crate) struct Choices {
     #[arg(long = "layer", value_name = "NAME[:OPTION=VALUE,...]")]
     pub(crate) layers: Vec<LayerSpec>,
 
-    /// Keep all CPUs of this machine from sleeping while requests come, and 0.1 s longer
-    ///
-    /// A request that has to wake a CPU is answered sooner; meanwhile the machine uses power, and a
-    /// virtual machine its host, as if its CPUs were busy. Needs root. What the kernel reads and
-    /// writes itself (--io=passthrough) sends no requests and gains nothing.
-    #[arg(long)]
-    pub(crate) low_latency: bool,
-
-    /// Over io_uring, threads do not yield to callers: callers may be sent from CPU to CPU.
-    #[arg(long)]
-    pub(crate) no_yielding: bool,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
 
     /// Most threads that handle requests: in all over /dev/fuse [default: 32; with base 1], for each CPU over
     /// io_uring [2 to 16, default: 16]
@@ -229,19 +197,6 @@ fn cannot_serve(error: &bickford_stackfs::Error) -> Failure {
         )),
         _ => Failure::new(error.to_string()),
     }
-}
-
-fn did_not_begin(error: &SessionError) -> Failure {
-    let SessionError::Start { mountpoint, source } = error else {
-        return Failure::new(error.to_string());
-    };
-    // Whoever refused has logged why.
-    let reason = reasons::take().unwrap_or_else(|| source.to_string());
-    Failure::new(format!(
-        "mount {}: the session did not begin: {reason}{}",
-        mountpoint.display(),
-        cure(source)
-    ))
 }
 
 /// What serves the mount.
@@ -317,15 +272,8 @@ impl Backend {
         };
         let config = SessionConfig::default()
             .workers(workers)
-            .transport(transport)
-            .yielding(match self.choices.no_yielding {
-                true => Yielding::Off,
-                false => Yielding::Auto,
-            });
-        match self.choices.low_latency {
-            true => config.low_latency(LowLatency::default()),
-            false => config,
-        }
+            .transport(transport);
+        self.choices.tuning.apply(config)
     }
 
     /// Closes SOURCE again.
@@ -359,8 +307,8 @@ impl Backend {
         let mount = bickford::mount::mount(mountpoint, options).map_err(|error| fail(&error))?;
         drop(waiting);
         mounted(&mount.guard);
-        let session =
-            Session::on_mount(self.served, mount, config).map_err(|error| did_not_begin(&error))?;
+        let session = Session::on_mount(self.served, mount, config)
+            .map_err(|error| Failure::of_start(&error))?;
         let shown = self.layers.shown();
         let watch = (self.stackfs).watch_lower_shown(session.server(), move |name| shown(name));
         let watch = watch.map_err(|error| fail(&error))?;

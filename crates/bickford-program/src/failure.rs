@@ -3,7 +3,10 @@
 use std::io;
 
 use bickford::mount::OptionError;
+use bickford::session::SessionError;
 use thiserror::Error;
+
+use crate::logging::reasons;
 
 /// Why a command failed; the message is what the user sees after the program's name.
 #[derive(Debug, Error)]
@@ -32,6 +35,21 @@ impl Failure {
             }
             _ => Self(error.to_string()),
         }
+    }
+
+    /// That of a session that was to begin on a mount, with what was logged of it.
+    #[must_use]
+    pub fn of_start(error: &SessionError) -> Self {
+        let SessionError::Start { mountpoint, source } = error else {
+            return Self(error.to_string());
+        };
+        // Whoever refused has logged why.
+        let reason = reasons::take().unwrap_or_else(|| source.to_string());
+        Self(format!(
+            "mount {}: the session did not begin: {reason}{}",
+            mountpoint.display(),
+            cure(source)
+        ))
     }
 }
 

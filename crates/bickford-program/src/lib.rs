@@ -2,10 +2,12 @@
 
 pub mod apart;
 pub mod background;
+pub mod carrying;
 pub mod elsewhere;
 pub mod failure;
 pub mod flags;
 pub mod helper;
+pub mod layers;
 pub mod lift;
 pub mod logging;
 pub mod notify;

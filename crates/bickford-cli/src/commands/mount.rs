@@ -2,14 +2,13 @@
 
 mod remount;
 
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bickford::mount::{MountOptions, OptionError, fsname_of, unknown};
-use bickford_layers::LayerSpec;
 use bickford_layers::crypt::makes_a_key;
 use bickford_program::flags::Flags;
+use bickford_program::layers::check_of_a_daemon;
 use bickford_program::lift;
 use bickford_program::service::{self, Started, Told};
 use clap::CommandFactory;
@@ -121,47 +120,11 @@ fn check(arguments: &Arguments, choices: &Choices) -> Result<NewKeys, Failure> {
         .mount_options()
         .map_err(|error| of_option(&error))?;
     if !arguments.flags.in_foreground() {
-        check_layers_of_a_daemon(&arguments.choices.layers)?;
+        check_of_a_daemon(&arguments.choices.layers, true)?;
     }
     let backend = Backend::open(&arguments.source, choices, &options)?;
     backend.check_mount(&arguments.mountpoint, &options)?;
     Ok(backend.into_new_keys())
-}
-
-/// Files that layers read when they are made.
-const READ: [&str; 2] = ["passphrase-file", "switches"];
-/// Names of standard input, which a daemon has not, wherever it comes from.
-const STANDARD_INPUT: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
-
-/// Whether a file is gone, or not there for a daemon, once it has been read.
-fn is_read_once(path: &Path) -> bool {
-    let kind = || std::fs::metadata(path).map(|it| it.file_type());
-    STANDARD_INPUT.iter().any(|name| path == Path::new(name))
-        || kind().is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
-}
-
-/// A daemon has no standard error, which is where the layer `log` writes without a file, and makes layers that
-/// this process has made before it, to say at once what is wrong with them.
-fn check_layers_of_a_daemon(layers: &[LayerSpec]) -> Result<(), Failure> {
-    for layer in layers {
-        let mut files = layer.options().filter(|(key, _)| READ.contains(key));
-        if let Some((key, path)) = files.find(|(_, path)| is_read_once(Path::new(path))) {
-            return Err(Failure::new(format!(
-                "--layer {layer}: {key}={path} can be read but once, and going into the background reads it twice; \
-                 name a file that stays, or stay in the foreground (-f)"
-            )));
-        }
-    }
-    let to_stderr = |layer: &&LayerSpec| {
-        layer.name() == "log" && !layer.options().any(|(key, _)| key == "file")
-    };
-    match layers.iter().find(to_stderr) {
-        None => Ok(()),
-        Some(layer) => Err(Failure::new(format!(
-            "--layer {layer}: in the background there is no standard error to write to; give it a file \
-             (log:file=PATH), or stay in the foreground (-f)"
-        ))),
-    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {

@@ -1,0 +1,58 @@
+//! How requests come in and are handled, as flags.
+
+use bickford::transport::{TransportChoice, Yielding};
+use bickford::{LowLatency, SessionConfig};
+use clap::ValueEnum;
+
+/// How requests come in, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TransportName {
+    /// io_uring where the kernel has it, else /dev/fuse
+    Auto,
+    /// Reads and writes of /dev/fuse
+    Dev,
+    /// io_uring, or nothing
+    Uring,
+}
+
+impl TransportName {
+    /// What it chooses.
+    #[must_use]
+    pub fn choice(self) -> TransportChoice {
+        match self {
+            Self::Auto => TransportChoice::Auto,
+            Self::Dev => TransportChoice::DevFuse,
+            Self::Uring => TransportChoice::IoUring,
+        }
+    }
+}
+
+/// Flags that trade what else the machine does for sooner answers.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Tuning {
+    /// Keep all CPUs of this machine from sleeping while requests come, and 0.1 s longer
+    ///
+    /// A request that has to wake a CPU is answered sooner; meanwhile the machine uses power, and a
+    /// virtual machine its host, as if its CPUs were busy. Needs root. What the kernel reads and
+    /// writes itself (--io=passthrough) sends no requests and gains nothing.
+    #[arg(long)]
+    pub low_latency: bool,
+
+    /// Over io_uring, threads do not yield to callers: callers may be sent from CPU to CPU.
+    #[arg(long)]
+    pub no_yielding: bool,
+}
+
+impl Tuning {
+    /// The configuration with what these ask for.
+    #[must_use]
+    pub fn apply(&self, mut config: SessionConfig) -> SessionConfig {
+        if self.no_yielding {
+            config.yielding = Yielding::Off;
+        }
+        match self.low_latency {
+            true => config.low_latency(LowLatency::default()),
+            false => config,
+        }
+    }
+}
