@@ -4,6 +4,9 @@ use std::ffi::OsString;
 
 use bickford_program::helper::{HelperCall, HelperError, is_helper};
 use bickford_program::lift::lifted;
+use clap::{ArgMatches, CommandFactory};
+
+use crate::cli::Cli;
 
 /// The arguments in the form of `bickford COMMAND ...`.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,11 +92,18 @@ pub(crate) fn lift_options(
     Ok(head.iter().chain(&lifted).chain(tail).cloned().collect())
 }
 
+/// What a command line, in any form, asks `mount` for.
+pub(crate) fn matches_of_mount(arguments: Vec<OsString>) -> Option<ArgMatches> {
+    let command = Cli::command();
+    let form = Form::detect(arguments, &command).ok()?;
+    let arguments = lift_options(form.arguments, &command).ok()?;
+    let mut matches = command.try_get_matches_from(arguments).ok()?;
+    Some(matches.remove_subcommand()?.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use clap::CommandFactory;
 
     fn words(arguments: &[&str]) -> Vec<OsString> {
         arguments.iter().map(OsString::from).collect()

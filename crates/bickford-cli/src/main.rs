@@ -7,18 +7,13 @@ mod commands;
 mod new_keys;
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use bickford_program::{apart, terminal};
+use bickford_program::{apart, status, terminal};
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::argv::Form;
 use crate::cli::{Cli, Command, Failure};
-
-/// mount(8) passes the status of its helpers on; these are its "incorrect invocation" and "mount failure".
-const USAGE: u8 = 1;
-const MOUNT_FAILURE: u8 = 32;
 
 fn main() -> ExitCode {
     terminal::set_name("bickford");
@@ -28,27 +23,14 @@ fn main() -> ExitCode {
     let arguments = std::env::args_os().collect::<Vec<_>>();
     let form = match Form::detect(arguments, &Cli::command()) {
         Ok(form) => form,
-        Err(error) => return fail(&Failure::from(error), USAGE),
+        Err(error) => return status::fail(&Failure::from(error), status::USAGE),
     };
     let quiet_success = form.fake;
     let helper = form.helper;
     match parse(form.arguments) {
-        Ok(cli) if quiet_success => finish(check(&cli), helper),
-        Ok(cli) => finish(run(cli), helper),
-        Err(error) => say(&error, helper),
-    }
-}
-
-/// Help and version, or what is wrong with the command line.
-fn say(error: &clap::Error, helper: bool) -> ExitCode {
-    let printed = error.print().and_then(|()| std::io::stdout().flush());
-    match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            let error = Failure::new(format!("write to standard output: {error}"));
-            fail(&error, USAGE)
-        }
-        _ if helper && error.use_stderr() => ExitCode::from(USAGE),
-        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE)),
+        Ok(cli) if quiet_success => status::finish(check(&cli), helper),
+        Ok(cli) => status::finish(run(cli), helper),
+        Err(error) => status::say(&error, helper),
     }
 }
 
@@ -70,16 +52,6 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
     }
-}
-
-fn finish(result: Result<ExitCode, Failure>, helper: bool) -> ExitCode {
-    let status = if helper { MOUNT_FAILURE } else { 1 };
-    result.unwrap_or_else(|failure| fail(&failure, status))
-}
-
-fn fail(failure: &Failure, status: u8) -> ExitCode {
-    terminal::tell(&failure.0);
-    ExitCode::from(status)
 }
 
 /// `mount -f`: everything but the mount.

@@ -11,9 +11,11 @@ pub mod layers;
 pub mod lift;
 pub mod logging;
 pub mod notify;
+pub mod remount;
 pub mod service;
 pub mod signals;
 pub mod statistics;
+pub mod status;
 pub mod terminal;
 pub mod waiting;
 

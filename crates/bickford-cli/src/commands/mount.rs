@@ -1,7 +1,5 @@
 //! `bickford mount`.
 
-mod remount;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,18 +8,17 @@ use bickford_layers::crypt::makes_a_key;
 use bickford_program::flags::Flags;
 use bickford_program::layers::check_of_a_daemon;
 use bickford_program::lift;
+use bickford_program::remount::{REMOUNT, Remount};
 use bickford_program::service::{self, Started, Told};
 use clap::CommandFactory;
 
+use crate::argv;
 use crate::backend::{Backend, Choices};
 use crate::cli::{Cli, Failure};
 use crate::new_keys::NewKeys;
 
 /// The type shown in /proc/mounts is `fuse.` and this.
 const SUBTYPE: &str = "bickford";
-
-/// The option of mount(8) that asks for other flags on the mount that is there.
-const REMOUNT: &str = "remount";
 
 /// Mount a directory through FUSE.
 ///
@@ -129,13 +126,33 @@ fn check(arguments: &Arguments, choices: &Choices) -> Result<NewKeys, Failure> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.is_remount() {
-        return remount::run(arguments).map(|()| ExitCode::SUCCESS);
+        return remount(arguments).map(|()| ExitCode::SUCCESS);
     }
     let check = || {
         let new_keys = check(arguments, &arguments.choices)?;
         Ok(|| new_keys.keep())
     };
     service::serve(&arguments.flags, &[], check, || start(arguments))
+}
+
+fn remount(arguments: &Arguments) -> Result<(), Failure> {
+    let cli = Cli::command();
+    let Some(mount) = cli.find_subcommand("mount") else {
+        return Ok(());
+    };
+    let remount = Remount {
+        mountpoint: &arguments.mountpoint,
+        options: arguments.flags.split_options().collect(),
+        settled: &[],
+        command: mount,
+        matches: &argv::matches_of_mount,
+        apply: &|texts, start| {
+            let applied = arguments.apply(texts.into_iter(), start);
+            applied.map_err(|error| of_option(&error))
+        },
+        usage: "bickford mount -o remount,FLAGS SOURCE MOUNTPOINT",
+    };
+    remount.run()
 }
 
 /// Opens SOURCE; what is answered mounts it.
