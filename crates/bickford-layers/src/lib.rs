@@ -43,7 +43,7 @@ pub mod throttle;
 mod timer;
 
 pub use registry::{Built, Constructor, Entry, Registry, Reporter, Shown, Summary, build, stack};
-pub use spec::{LayerSpec, Options};
+pub use spec::{LayerSpec, Options, parse_duration, parse_size};
 
 /// A layer that cannot be made as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -276,8 +276,11 @@ pub(crate) fn parse_flag(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A size in bytes, with K, M or G.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+/// A size in bytes, with K, M or G of 1024; for flags of a command line as well.
+///
+/// # Errors
+/// What is meant instead.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (text.get(..text.len() - 1), 10),
         Some(b'M' | b'm') => (text.get(..text.len() - 1), 20),
@@ -290,8 +293,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a size in bytes is meant, such as 64K, 10M or 1G".to_owned())
 }
 
-/// A duration with its unit: `ns`, `us`, `ms` or `s`.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+/// A duration with its unit: `ns`, `us`, `ms` or `s`; for flags of a command line as well.
+///
+/// # Errors
+/// What is meant instead.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
     let number = units
         .iter()

@@ -34,7 +34,7 @@ pub struct Tuning {
     ///
     /// A request that has to wake a CPU is answered sooner; meanwhile the machine uses power, and a
     /// virtual machine its host, as if its CPUs were busy. Needs root. What the kernel reads and
-    /// writes itself (--io=passthrough) sends no requests and gains nothing.
+    /// writes itself, past the daemon, sends no requests and gains nothing.
     #[arg(long)]
     pub low_latency: bool,
 

@@ -1,4 +1,6 @@
-//! What a program does around the file system that it serves.
+//! What a program does around the file system that it serves: its command line, its background, its log and its end.
+//!
+//! [`Program`] is all of it. The modules are its parts, for programs that want something else.
 
 pub mod apart;
 pub mod background;
@@ -11,6 +13,7 @@ pub mod layers;
 pub mod lift;
 pub mod logging;
 pub mod notify;
+mod program;
 pub mod remount;
 pub mod service;
 pub mod signals;
@@ -19,4 +22,6 @@ pub mod status;
 pub mod terminal;
 pub mod waiting;
 
+pub use bickford_layers::{parse_duration, parse_size};
 pub use failure::Failure;
+pub use program::{Invocation, NoArguments, Opened, Program};

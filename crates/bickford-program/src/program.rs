@@ -1,0 +1,266 @@
+//! A program that serves a file system, from its command line to its end.
+
+mod invocation;
+mod line;
+mod start;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use bickford::mount::OptionError;
+use bickford::{FileSystem, MountOptions, SessionConfig, path};
+use bickford_layers::Registry;
+
+pub use self::invocation::Invocation;
+use self::line::Line;
+use crate::apart;
+use crate::failure::Failure;
+use crate::helper::is_helper;
+use crate::remount::REMOUNT;
+use crate::{lift, status, terminal};
+
+/// What opening a file system comes to; the error is what the user is told, so that it says what failed, on what,
+/// and why.
+pub type Opened<F> = Result<F, Box<dyn Error + Send + Sync>>;
+
+/// No flags but those that every program has.
+#[derive(Debug, Clone, clap::Args)]
+pub struct NoArguments {}
+
+/// What the first of two paths on the command line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Nothing that the file system needs: `[SOURCE] MOUNTPOINT`.
+    Any,
+    /// A file or directory, by this name in the help.
+    Path(&'static str),
+    /// Anything else, such as `HOST:DIRECTORY`.
+    Name(&'static str),
+}
+
+/// A program that serves one file system, as `mount.fuse3(8)`, mount(8), fstab(5) and people call it. The
+/// counterpart of libfuse's `fuse_main`.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// use bickford::path::{Adapter, FileSystem, Options};
+/// use bickford_program::Program;
+///
+/// struct Hello;
+/// impl FileSystem for Hello {}
+///
+/// fn main() -> ExitCode {
+///     Program::new("hello")
+///         .path_options(Options::default())
+///         .run(|given| Ok(Adapter::new(Hello, given.path_options)))
+/// }
+/// ```
+///
+/// `hello MOUNTPOINT` returns when the mount answers, with status 0, and serves it in the background; or says why
+/// there is none, with another status. With `-f` or `-d` it stays in the foreground. `--help` tells of all flags.
+/// The background is the program itself run again, so that what stands in `main` before this happens in both
+/// processes; the file system is opened in the one that serves it.
+pub struct Program<A = NoArguments> {
+    name: &'static str,
+    about: &'static str,
+    version: &'static str,
+    source: Source,
+    mount_options: MountOptions,
+    path_options: Option<path::Options>,
+    session: SessionConfig,
+    registry: Registry,
+    modules: Vec<&'static str>,
+    arguments: std::marker::PhantomData<fn() -> A>,
+}
+
+impl Program {
+    /// Of this name: in messages, in the log, and in /proc/mounts, where the type is `fuse.NAME`. No path is needed
+    /// but the mount point; fstab(5) gives another, which is shown as source (`fsname`).
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            about: "",
+            version: "",
+            source: Source::Any,
+            mount_options: MountOptions::new(),
+            path_options: None,
+            session: SessionConfig::default(),
+            registry: Registry::default(),
+            modules: Vec::new(),
+            arguments: std::marker::PhantomData,
+        }
+    }
+
+    /// With flags of its own, which [`Invocation::arguments`] has. They need long names, and may then stand in `-o`
+    /// as well, as `NAME=VALUE`; what they are called must be none of the names that `--help` shows already.
+    #[must_use]
+    pub fn arguments<A: clap::Args>(self) -> Program<A> {
+        Program {
+            name: self.name,
+            about: self.about,
+            version: self.version,
+            source: self.source,
+            mount_options: self.mount_options,
+            path_options: self.path_options,
+            session: self.session,
+            registry: self.registry,
+            modules: self.modules,
+            arguments: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<A: clap::Args> Program<A> {
+    /// What it serves, in a line, for `--help`.
+    #[must_use]
+    pub fn about(mut self, text: &'static str) -> Self {
+        self.about = text;
+        self
+    }
+
+    /// What `--version` shows after the name: `env!("CARGO_PKG_VERSION")`.
+    #[must_use]
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// It needs a file or directory, called so in the help, before the mount point. [`Invocation::source`] is its
+    /// absolute path, and so is what /proc/mounts shows.
+    #[must_use]
+    pub fn source_path(mut self, shown: &'static str) -> Self {
+        self.source = Source::Path(shown);
+        self
+    }
+
+    /// It needs something else before the mount point, such as `HOST:DIRECTORY`, called so in the help.
+    #[must_use]
+    pub fn source_name(mut self, shown: &'static str) -> Self {
+        self.source = Source::Name(shown);
+        self
+    }
+
+    /// Mount options that hold where the command line says nothing else.
+    #[must_use]
+    pub fn mount_options(mut self, options: MountOptions) -> Self {
+        self.mount_options = options;
+        self
+    }
+
+    /// It is a file system over paths: `-o` has the options of [`path::Options`] as well, and these hold where it does
+    /// not say otherwise.
+    #[must_use]
+    pub fn path_options(mut self, options: path::Options) -> Self {
+        self.path_options = Some(options);
+        self
+    }
+
+    /// How it is served where the command line says nothing else.
+    #[must_use]
+    pub fn session_config(mut self, config: SessionConfig) -> Self {
+        self.session = config;
+        self
+    }
+
+    /// The layers that `--layer` knows; by default those of [`bickford_layers`].
+    #[must_use]
+    pub fn layers(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// The names of crates whose modules `--log` knows, besides Bickford's and that of this program's name.
+    #[must_use]
+    pub fn log_modules(mut self, names: &[&'static str]) -> Self {
+        self.modules.extend(names);
+        self
+    }
+
+    /// The command line, for man pages, completions, and tests (`debug_assert`).
+    #[must_use]
+    pub fn command(&self) -> clap::Command {
+        Line::<A>::command(self)
+    }
+
+    /// Does what the command line asks for, and answers with the status for `main`.
+    ///
+    /// `open` is called in the process that serves, before anything is mounted; its error is what the user is told.
+    /// The current directory is still that of the caller. Where a panic unwinds out of it, nothing is mounted.
+    ///
+    /// The status is 0 when the mount answers, or in the foreground has ended; called as `mount.TYPE`, 1 where the
+    /// command line is wrong and 32 where it cannot be mounted, as mount(8) has it; otherwise 2 and 1.
+    pub fn run<F, O>(self, open: O) -> ExitCode
+    where
+        F: FileSystem,
+        O: FnOnce(&mut Invocation<A>) -> Opened<F>,
+    {
+        terminal::set_name(self.name);
+        if let Some(status) = apart::unmount_if_asked() {
+            return status;
+        }
+        let words = std::env::args_os().collect::<Vec<_>>();
+        let helper = is_helper(words.first());
+        let call = match line::form(words) {
+            Ok(call) => call,
+            Err(error) => return status::fail(&Failure::from(error), status::USAGE),
+        };
+        let arguments = match call.version {
+            true => vec![OsString::from("--version")],
+            false => call.arguments,
+        };
+        let line = match Line::parse(&self, arguments) {
+            Ok(line) => line,
+            Err(error) => return status::say(&error, helper),
+        };
+        let done = |()| ExitCode::SUCCESS;
+        let result = match (call.fake, line.is_remount()) {
+            (true, _) => line.check(&self).map(done),
+            (false, true) => line.remount(&self).map(done),
+            (false, false) => line.serve(self, open),
+        };
+        status::finish(result, helper)
+    }
+
+    fn modules(&self) -> Vec<String> {
+        let own = self.name.replace('-', "_");
+        let others = self.modules.iter().map(|name| (*name).to_owned());
+        others.chain([own]).collect()
+    }
+
+    /// What is said of a mount option.
+    fn of_option(&self, error: &OptionError) -> Failure {
+        Failure::of_option(error, &format!("{} --help", self.name))
+    }
+
+    /// What may stand in `-o`.
+    fn option_names(&self, command: &clap::Command) -> Vec<String> {
+        let mut names = MountOptions::known_names()
+            .chain([REMOUNT])
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        if self.path_options.is_some() {
+            names.extend(path::Options::known_names().map(str::to_owned));
+        }
+        names.extend(lift::own_flags(command).map(str::to_owned));
+        names
+    }
+
+    fn more_help(&self) -> String {
+        let Some(_) = self.path_options else {
+            return String::new();
+        };
+        let names = path::Options::known_names().collect::<Vec<_>>();
+        format!("-o has these of fuse(8) as well: {}.", names.join(", "))
+    }
+
+    fn long_help(&self) -> String {
+        let layers = format!("Layers, with their options:\n{}", self.registry.help());
+        match self.more_help() {
+            text if text.is_empty() => layers,
+            text => format!("{text}\n\n{layers}"),
+        }
+    }
+}

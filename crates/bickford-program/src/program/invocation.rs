@@ -1,0 +1,54 @@
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use bickford::{MountOptions, MountedSession, path};
+
+use super::NoArguments;
+
+type Hook = Box<dyn FnOnce(&MountedSession) + Send>;
+
+/// What the command line asks for. What of it is changed in [`Program::run`](super::Program::run) holds.
+pub struct Invocation<A = NoArguments> {
+    /// The flags of [`Program::arguments`](super::Program::arguments).
+    pub arguments: A,
+    /// What stands before the mount point: an absolute path where it is one
+    /// ([`Program::source_path`](super::Program::source_path)), and the program's name where nothing does.
+    pub source: OsString,
+    /// Where it will be mounted, as given.
+    pub mountpoint: PathBuf,
+    /// With `fsname` and `subtype`. What must hold whatever the command line says, such as
+    /// [`GenericFlags::READ_ONLY`](bickford::mount::GenericFlags::READ_ONLY), is set here: mount(8) says `rw` where
+    /// nobody has said anything.
+    pub mount_options: MountOptions,
+    /// Those of [`Program::path_options`](super::Program::path_options), with what the command line says; for the
+    /// adapter.
+    pub path_options: path::Options,
+    pub(super) hooks: Vec<Hook>,
+    pub(super) kept: Vec<Box<dyn Send>>,
+}
+
+impl<A> Invocation<A> {
+    /// Calls `hook` once the mount answers, before anybody is told so: for what sends notifications, or needs the
+    /// session otherwise.
+    pub fn when_mounted(&mut self, hook: impl FnOnce(&MountedSession) + Send + 'static) {
+        self.hooks.push(Box::new(hook));
+    }
+
+    /// Drops `value` when the mount is gone, and not before: an executor, a connection, a lock file.
+    pub fn keep(&mut self, value: impl Send + 'static) {
+        self.kept.push(Box::new(value));
+    }
+}
+
+impl<A: fmt::Debug> fmt::Debug for Invocation<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation")
+            .field("arguments", &self.arguments)
+            .field("source", &self.source)
+            .field("mountpoint", &self.mountpoint)
+            .field("mount_options", &self.mount_options)
+            .field("path_options", &self.path_options)
+            .finish_non_exhaustive()
+    }
+}

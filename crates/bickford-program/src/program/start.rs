@@ -1,0 +1,141 @@
+//! From the command line to a mount that answers.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use bickford::{FileSystem, MountOptions, Session, SessionConfig};
+use bickford_layers::Summary;
+
+use super::line::Line;
+use super::{Invocation, Opened, Program, Source};
+use crate::failure::Failure;
+use crate::service::{self, Started, Told};
+use crate::terminal::escaped;
+use crate::waiting::Waiting;
+
+impl<A: clap::Args> Line<A> {
+    /// Opens and mounts it, and serves it in the foreground, or has that done in the background.
+    pub(super) fn serve<F: FileSystem>(
+        self,
+        program: Program<A>,
+        open: impl FnOnce(&mut Invocation<A>) -> Opened<F>,
+    ) -> Result<ExitCode, Failure> {
+        let modules = program.modules();
+        let modules = modules.iter().map(String::as_str).collect::<Vec<_>>();
+        let flags = self.common.flags.clone();
+        let checked = self.check(&program);
+        let check = || checked.map(|()| || ());
+        service::serve(&flags, &modules, check, || self.open(program, open))
+    }
+
+    fn open<F: FileSystem>(
+        self,
+        program: Program<A>,
+        open: impl FnOnce(&mut Invocation<A>) -> Opened<F>,
+    ) -> Result<impl FnOnce(&Told<'_>) -> Result<Started, Failure>, Failure> {
+        let (mount_options, path_options) = self.options(&program)?;
+        let source = self.source(&program);
+        let mut given = Invocation {
+            arguments: self.arguments,
+            source: source.clone(),
+            mountpoint: self.mountpoint,
+            mount_options,
+            path_options,
+            hooks: Vec::new(),
+            kept: Vec::new(),
+        };
+        let path = matches!(program.source, Source::Path(_)).then(|| Path::new(&source));
+        let waiting = path.map(|path| Waiting::on("what is to be opened", path));
+        let opened = open(&mut given);
+        drop(waiting);
+        let opened = opened.map_err(|error| Failure::new(with_reasons(&*error)))?;
+        let below: Box<dyn FileSystem> = Box::new(opened);
+        let built = program.registry.build(&self.common.layers, below);
+        let (served, layers) = built.map_err(|error| Failure::new(error.to_string()))?;
+        let config = self.common.session_config(program.session);
+        Ok(move |told: &Told<'_>| mount(served, layers, given, config, told))
+    }
+}
+
+fn mount<A>(
+    served: Box<dyn FileSystem>,
+    layers: Summary,
+    given: Invocation<A>,
+    config: SessionConfig,
+    told: &Told<'_>,
+) -> Result<Started, Failure> {
+    let mountpoint = &given.mountpoint;
+    let waiting = Waiting::on("the mount point", mountpoint);
+    let mounted = bickford::mount::mount(mountpoint, &given.mount_options);
+    drop(waiting);
+    let mounted = mounted.map_err(|error| {
+        remove_keys(&layers);
+        Failure::from(error)
+    })?;
+    told(&mounted.guard);
+    let session = Session::on_mount(served, mounted, config);
+    let session = session.map_err(|error| Failure::of_start(&error))?;
+    for hook in given.hooks {
+        hook(&session);
+    }
+    log(&given.mount_options, mountpoint, &layers);
+    Ok(Started {
+        session,
+        layers,
+        begun: Box::new(|| ()),
+        kept: Box::new(given.kept),
+    })
+}
+
+fn log(options: &MountOptions, mountpoint: &Path, layers: &Summary) {
+    let source = options.fsname.as_deref().unwrap_or_default();
+    tracing::info!(source, mountpoint = %mountpoint.display(), "mounted");
+    for line in layers.lines() {
+        tracing::info!("layer {line}");
+    }
+}
+
+/// Takes away key files that were made for a mount that there is not.
+fn remove_keys(layers: &Summary) {
+    for key in layers.made() {
+        if let Err(error) = key.remove() {
+            let path = escaped(&key.path().display().to_string());
+            tracing::warn!("the new key file {path} is left: {error}");
+        }
+    }
+}
+
+/// An error with what is below it, where it does not say that itself.
+fn with_reasons(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(reason) = next {
+        let told = reason.to_string();
+        if !text.contains(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
+        next = reason.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("open the store")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("/db: {0}")]
+    struct Inner(#[source] std::io::Error);
+
+    #[test]
+    fn every_reason_is_told_once() {
+        let error = Outer(Inner(std::io::Error::other("no room")));
+        assert_eq!(with_reasons(&error), "open the store: /db: no room");
+    }
+}
