@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use bickford::mount::GenericFlags;
 use bickford::ops::{Attr, Data, FileRange};
 use bickford::path::memory::Tree;
 use bickford::path::{Adapter, FileSystem, Listing, Options, Subject};
-use bickford::{Context, Errno, MountOptions, Result};
-use bickford_examples::{Outcome, arguments, serve_with};
+use bickford::{Context, Errno, Result};
+use bickford_program::{Opened, Program};
 use tar::{Archive, Entry, EntryType};
 
 /// Files that are kept of one archive.
@@ -62,7 +63,7 @@ fn clean(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a member begins with the places of its data, as GNU tar writes sparse files in pax archives.
-fn is_sparse(entry: &mut Entry<'_, File>) -> Outcome<bool> {
+fn is_sparse(entry: &mut Entry<'_, File>) -> Opened<bool> {
     let Some(extensions) = entry.pax_extensions()? else {
         return Ok(false);
     };
@@ -75,7 +76,7 @@ fn is_sparse(entry: &mut Entry<'_, File>) -> Outcome<bool> {
 }
 
 /// Attributes of a member, but for its number and links.
-fn attr(entry: &Entry<'_, File>, kind: u32) -> Outcome<Attr> {
+fn attr(entry: &Entry<'_, File>, kind: u32) -> Opened<Attr> {
     let header = entry.header();
     let mut attr = Attr::of_mode(0, kind | (header.mode()? & 0o7777));
     let target = entry.link_name_bytes().unwrap_or_default();
@@ -88,7 +89,7 @@ fn attr(entry: &Entry<'_, File>, kind: u32) -> Outcome<Attr> {
 }
 
 impl Tar {
-    fn open(path: &Path) -> Outcome<Self> {
+    fn open(path: &Path) -> Opened<Self> {
         let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut archive = Archive::new(file.try_clone()?);
         let mut tar = Self {
@@ -103,7 +104,7 @@ impl Tar {
             if let Some(path) = clean(&entry.path()?)
                 && let Err(error) = tar.add(&path, &mut entry)
             {
-                eprintln!("{} is left out: {error}", path.display());
+                tracing::warn!("{} is left out: {error}", path.display());
             }
         }
         Ok(tar)
@@ -111,7 +112,7 @@ impl Tar {
 
     /// Adds a member, and the directories above it that the archive has not named yet. Of members
     /// with one name the last counts.
-    fn add(&mut self, path: &Path, entry: &mut Entry<'_, File>) -> Outcome {
+    fn add(&mut self, path: &Path, entry: &mut Entry<'_, File>) -> Opened<()> {
         if is_sparse(entry)? {
             return Err("a sparse file of a pax archive cannot be shown".into());
         }
@@ -153,18 +154,21 @@ impl Tar {
     }
 }
 
-fn main() -> Outcome {
-    let [archive, mountpoint] = arguments("archive FILE.tar MOUNTPOINT")?;
-    let tar = Tar::open(archive.as_ref())?;
+fn main() -> ExitCode {
     // Nothing changes, so that the kernel may remember all it has seen.
     let options = Options {
         kernel_cache: true,
         use_ino: true,
         ..Options::valid_for(Duration::from_secs(u32::MAX.into()))
     };
-    let mount = MountOptions::new()
-        .fsname("archive")
-        .subtype("archive")
-        .flags(GenericFlags::READ_ONLY);
-    serve_with(Adapter::new(tar, options), mountpoint, &mount, |_| {})
+    Program::new("archive")
+        .about("A tar archive as a read-only directory")
+        .source_path("FILE.tar")
+        .path_options(options)
+        .run(|given| {
+            // Whatever the command line says; mount(8) says rw.
+            given.mount_options.flags |= GenericFlags::READ_ONLY;
+            let tar = Tar::open(given.source.as_ref())?;
+            Ok(Adapter::new(tar, given.path_options))
+        })
 }

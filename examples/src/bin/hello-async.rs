@@ -4,13 +4,14 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use bickford::ops::{Attr, Data};
 use bickford::path::future::{Adapter, FileSystem, Task};
 use bickford::path::{Options, Subject};
 use bickford::{Context, Errno, Result};
-use bickford_examples::{Outcome, arguments, serve};
+use bickford_program::Program;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -75,27 +76,28 @@ impl FileSystem for Numbers {
 }
 // ANCHOR_END: filesystem
 
-fn main() -> Outcome {
-    let [mountpoint] = arguments("hello-async MOUNTPOINT")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
-    let numbers = Numbers {
-        service: listener.local_addr()?,
-    };
-    runtime.spawn(service(listener));
+fn main() -> ExitCode {
     // Sizes are not known before, so that reads go past the page cache.
     let options = Options {
         direct_io: true,
         ..Options::default()
     };
-    let handle = runtime.handle().clone();
-    let spawner = move |task: Task| drop(handle.spawn(task));
-    serve(
-        Adapter::new(numbers, options, spawner),
-        mountpoint,
-        "hello-async",
-    )
+    Program::new("hello-async")
+        .about("What a network service says of numbers")
+        .path_options(options)
+        .run(|given| {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
+            let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+            let numbers = Numbers {
+                service: listener.local_addr()?,
+            };
+            runtime.spawn(service(listener));
+            let handle = runtime.handle().clone();
+            given.keep(runtime);
+            let spawner = move |task: Task| drop(handle.spawn(task));
+            Ok(Adapter::new(numbers, given.path_options, spawner))
+        })
 }

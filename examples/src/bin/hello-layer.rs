@@ -1,6 +1,7 @@
 //! A layer over a file system: `hello-layer MOUNTPOINT` serves the file of `hello-path` in capital
 //! letters, and counts who reads it.
 
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bickford::layer::{Done, Interest, Layer, Layered, Needs, OperationKind, OperationSet};
@@ -8,7 +9,7 @@ use bickford::layer::{PostCalls, PreCalls};
 use bickford::ops::{Attr, Data, Read};
 use bickford::path::{self, Adapter, Listing, Options, Subject};
 use bickford::{Context, Errno, Result};
-use bickford_examples::{Outcome, arguments, serve};
+use bickford_program::Program;
 
 // ANCHOR: layer
 /// Makes what is read upper case.
@@ -22,7 +23,7 @@ impl PreCalls for Shout {}
 impl PostCalls for Shout {
     fn read(&self, done: &Done, _: &Read, result: &mut Result<Data>) {
         let number = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
-        eprintln!("read {number}, by user {}", done.uid());
+        tracing::info!("read {number}, by user {}", done.uid());
         if let Ok(data) = result {
             *result = match std::mem::take(data).into_bytes() {
                 Ok(mut bytes) => {
@@ -83,13 +84,13 @@ impl path::FileSystem for Hello {
 }
 
 // ANCHOR: main
-fn main() -> Outcome {
-    let [mountpoint] = arguments("hello-layer MOUNTPOINT")?;
-    let below = Adapter::new(Hello, Options::default());
-    serve(
-        Layered::new(Shout::default(), below),
-        mountpoint,
-        "hello-layer",
-    )
+fn main() -> ExitCode {
+    Program::new("hello-layer")
+        .about("One file that says hello, in capital letters")
+        .path_options(Options::default())
+        .run(|given| {
+            let below = Adapter::new(Hello, given.path_options);
+            Ok(Layered::new(Shout::default(), below))
+        })
 }
 // ANCHOR_END: main

@@ -1,9 +1,11 @@
 //! One file that says hello, over paths: `hello-path MOUNTPOINT`, then `cat MOUNTPOINT/hello`.
 
+use std::process::ExitCode;
+
 use bickford::ops::{Attr, Data};
 use bickford::path::{self, Adapter, Listing, Options, Subject};
 use bickford::{Context, Errno, Result};
-use bickford_examples::{Outcome, arguments, serve};
+use bickford_program::Program;
 
 const TEXT: &[u8] = b"Hello, world!\n";
 
@@ -31,12 +33,10 @@ impl path::FileSystem for Hello {
 // ANCHOR_END: filesystem
 
 // ANCHOR: main
-fn main() -> Outcome {
-    let [mountpoint] = arguments("hello-path MOUNTPOINT")?;
-    serve(
-        Adapter::new(Hello, Options::default()),
-        mountpoint,
-        "hello-path",
-    )
+fn main() -> ExitCode {
+    Program::new("hello-path")
+        .about("One file that says hello, over paths")
+        .path_options(Options::default())
+        .run(|given| Ok(Adapter::new(Hello, given.path_options)))
 }
 // ANCHOR_END: main

@@ -1,5 +1,6 @@
 //! One file that says hello, over inodes: `hello MOUNTPOINT`, then `cat MOUNTPOINT/hello`.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use bickford::filesystem::blocking;
@@ -7,7 +8,7 @@ use bickford::ops::{
     Attr, Attributes, Data, Directory, DirectoryEntry, Entry, Getattr, Lookup, Read, Readdir,
 };
 use bickford::{Blocking, Context, Errno, NodeId};
-use bickford_examples::{Outcome, arguments, serve};
+use bickford_program::Program;
 
 const TEXT: &[u8] = b"Hello, world!\n";
 const HELLO: NodeId = NodeId(2);
@@ -62,7 +63,8 @@ impl blocking::FileSystem for Hello {
     }
 }
 
-fn main() -> Outcome {
-    let [mountpoint] = arguments("hello MOUNTPOINT")?;
-    serve(Blocking(Hello), mountpoint, "hello")
+fn main() -> ExitCode {
+    Program::new("hello")
+        .about("One file that says hello, over inodes")
+        .run(|_| Ok(Blocking(Hello)))
 }

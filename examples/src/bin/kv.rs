@@ -2,11 +2,12 @@
 //! a file, and its value the contents. What a write(2) has written survives a crash.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use bickford::ops::{Attr, Data, Payload};
 use bickford::path::{Adapter, FileSystem, Listing, New, Options, Subject};
 use bickford::{Context, Errno, RenameFlags, Result};
-use bickford_examples::{Outcome, arguments, serve};
+use bickford_program::Program;
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
 const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
@@ -17,7 +18,7 @@ struct Store(Database);
 
 /// What went wrong in the database is for the log; the caller gets EIO.
 fn failed(error: impl std::fmt::Display) -> Errno {
-    eprintln!("database: {error}");
+    tracing::error!("database: {error}");
     Errno::IO
 }
 
@@ -145,15 +146,22 @@ impl FileSystem for Store {
     }
 }
 
-fn main() -> Outcome {
-    let [database, mountpoint] = arguments("kv DATABASE MOUNTPOINT")?;
-    let store = Store(Database::create(database)?);
-    // So that there is a table to read.
-    store.change(|_| Ok(()))?;
+fn main() -> ExitCode {
     // A value is known by its key alone: one that is removed while it is open is kept until then.
     let options = Options {
         hide_removed: true,
         ..Options::default()
     };
-    serve(Adapter::new(store, options), mountpoint, "kv")
+    Program::new("kv")
+        .about("A database as a directory")
+        .source_path("DATABASE")
+        .path_options(options)
+        .run(|given| {
+            let store = Database::create(&given.source)
+                .map_err(|error| format!("{}: {error}", given.source.display()))?;
+            let store = Store(store);
+            // So that there is a table to read.
+            store.change(|_| Ok(()))?;
+            Ok(Adapter::new(store, given.path_options))
+        })
 }

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bickford::abi::OpenOutFlags;
 use bickford::ops::{Attr, Data, Opened, PollHandle, Timestamp};
 use bickford::path::{Adapter, FileSystem, Listing, Names, Open, Options, Subject};
-use bickford::{Context, Errno, FileHandle, MountOptions, Notifier, Result};
-use bickford_examples::{Outcome, arguments, serve_with};
+use bickford::{Context, Errno, FileHandle, Notifier, Result};
+use bickford_program::Program;
 
 const POLLIN: u32 = 1;
 /// How many polls may wait; those beyond are told that the file is ready.
@@ -125,25 +126,29 @@ impl FileSystem for Live {
     }
 }
 
-fn main() -> Outcome {
-    let [mountpoint] = arguments("live MOUNTPOINT")?;
-    let live = Live(Arc::new(Mutex::new(State {
-        started: Instant::now(),
-        ticks: 0,
-        handles: 0,
-        seen: HashMap::new(),
-        waiters: Vec::new(),
-    })));
-    let adapter = Adapter::new(live.clone(), Options::default());
-    let names = adapter.names();
-    let options = MountOptions::new().fsname("live").subtype("live");
-    serve_with(adapter, mountpoint, &options, |session| {
-        let notifier = session.notifier().clone();
-        std::thread::spawn(move || {
-            loop {
-                std::thread::sleep(Duration::from_secs(1));
-                live.tick(&names, &notifier);
-            }
-        });
-    })
+fn main() -> ExitCode {
+    Program::new("live")
+        .about("Files that are computed")
+        .path_options(Options::default())
+        .run(|given| {
+            let live = Live(Arc::new(Mutex::new(State {
+                started: Instant::now(),
+                ticks: 0,
+                handles: 0,
+                seen: HashMap::new(),
+                waiters: Vec::new(),
+            })));
+            let adapter = Adapter::new(live.clone(), given.path_options);
+            let names = adapter.names();
+            given.when_mounted(move |session| {
+                let notifier = session.notifier().clone();
+                std::thread::spawn(move || {
+                    loop {
+                        std::thread::sleep(Duration::from_secs(1));
+                        live.tick(&names, &notifier);
+                    }
+                });
+            });
+            Ok(adapter)
+        })
 }

@@ -2,14 +2,16 @@
 
 use std::ffi::CStr;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer, Timestamp};
 use bickford::path::memory::{Contents, Limits, Tree};
-use bickford::path::{Allocation, FileSystem, Listing, New, Open, Owner};
+use bickford::path::{Adapter, Allocation, FileSystem, Listing, New, Open, Options, Owner};
 use bickford::path::{SetXattr, Statx, Subject, Times};
 use bickford::{Context, Errno, RenameFlags, Result};
-use bickford_examples::{Outcome, arguments, root, serve_for_all};
+use bickford_examples::{for_all, root};
+use bickford_program::{Program, parse_size};
 
 /// Attributes with the time of birth.
 type Dated = (Attr, Option<Timestamp>);
@@ -140,10 +142,34 @@ impl FileSystem for MemFs {
     }
 }
 
-fn main() -> Outcome {
-    let [mountpoint] = arguments("memfs MOUNTPOINT")?;
-    let limits = Limits::new(1 << 20, 1 << 30); // Inodes, and bytes of all files.
-    let tree = Tree::new(root(), limits.contents()?).with_names_max(1 << 20);
-    let tree = Mutex::new(tree);
-    serve_for_all(MemFs { tree, limits }, mountpoint, "memfs")
+// ANCHOR: main
+/// Limits, which `-o size=...,inodes=...` sets as well.
+#[derive(Debug, Clone, clap::Args)]
+struct Arguments {
+    /// Most bytes of all files, such as 64M
+    #[arg(long, value_parser = parse_size, default_value = "1G")]
+    size: u64,
+
+    /// Most files and directories
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    inodes: u64,
 }
+
+fn main() -> ExitCode {
+    let options = Options {
+        use_ino: true,
+        ..Options::default()
+    };
+    Program::new("memfs")
+        .about("A file system in memory")
+        .arguments::<Arguments>()
+        .mount_options(for_all())
+        .path_options(options)
+        .run(|given| {
+            let limits = Limits::new(given.arguments.inodes, given.arguments.size);
+            let tree = Tree::new(root(), limits.contents()?).with_names_max(1 << 20);
+            let tree = Mutex::new(tree);
+            Ok(Adapter::new(MemFs { tree, limits }, given.path_options))
+        })
+}
+// ANCHOR_END: main

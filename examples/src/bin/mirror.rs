@@ -3,14 +3,18 @@
 
 use std::ffi::CStr;
 use std::path::Path;
+use std::process::ExitCode;
 
 use bickford::abi::InitFlags;
 use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer};
 use bickford::path::lower::{Directory, File};
-use bickford::path::{Allocation, FileSystem, Handles, Listing, New, Open, Owner};
+use bickford::path::{
+    Adapter, Allocation, FileSystem, Handles, Listing, New, Open, Options, Owner,
+};
 use bickford::path::{SetXattr, Subject, Times};
 use bickford::{Context, Errno, Negotiation, Result};
-use bickford_examples::{Outcome, arguments, serve_for_all};
+use bickford_examples::for_all;
+use bickford_program::Program;
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 
 /// The directory, and open files by handle.
@@ -155,11 +159,21 @@ impl FileSystem for Mirror {
     }
 }
 
-fn main() -> Outcome {
-    let [source, mountpoint] = arguments("mirror SOURCE MOUNTPOINT")?;
-    let source = Directory::new(source)?;
-    let open = Handles::default();
-    // The callers' is applied already.
-    rustix::process::umask(Mode::empty());
-    serve_for_all(Mirror { source, open }, mountpoint, "mirror")
+fn main() -> ExitCode {
+    let options = Options {
+        use_ino: true,
+        ..Options::default()
+    };
+    Program::new("mirror")
+        .about("A directory passed through")
+        .source_path("SOURCE")
+        .mount_options(for_all())
+        .path_options(options)
+        .run(|given| {
+            let source = Directory::new(&given.source)?;
+            let open = Handles::default();
+            // The callers' is applied already.
+            rustix::process::umask(Mode::empty());
+            Ok(Adapter::new(Mirror { source, open }, given.path_options))
+        })
 }

@@ -1,12 +1,12 @@
 //! An example that runs in a process of its own, with a watchdog.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -52,10 +52,10 @@ pub(crate) fn transports() -> Vec<&'static str> {
     let parameter = "/sys/module/fuse/parameters/enable_uring";
     let enabled = fs::read_to_string(parameter).unwrap_or_default();
     if enabled.trim() == "Y" {
-        return vec!["dev_fuse", "io_uring"];
+        return vec!["dev", "uring"];
     }
     eprintln!("SKIPPED: io_uring: {parameter} is {enabled:?}, not Y");
-    vec!["dev_fuse"]
+    vec!["dev"]
 }
 
 impl Example {
@@ -69,14 +69,15 @@ impl Example {
         let directory = tempfile::tempdir().unwrap();
         let mountpoint = directory.path().join("mount");
         fs::create_dir(&mountpoint).unwrap();
+        let socket = directory.path().join("notify");
+        let ready = UnixDatagram::bind(&socket).unwrap();
         let mut command = Command::new(program);
         command
+            .args(["-f", "--transport", transport])
             .args(arguments)
             .arg(&mountpoint)
-            .env("BICKFORD_TRANSPORT", transport)
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let output = child.stdout.take().unwrap();
+            .env("NOTIFY_SOCKET", &socket);
+        let child = command.spawn().unwrap();
         let (end, ended) = channel::<()>();
         let pid = child.id();
         let name = program.to_owned();
@@ -87,18 +88,32 @@ impl Example {
                 lazily_unmount(&mountpoint);
             }
         });
-        let example = Self {
+        let mut example = Self {
             child,
             directory,
             end: Some(end),
             watchdog: Some(watchdog),
         };
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).unwrap();
-        assert!(line.starts_with("serving "), "{program} said {line:?}");
-        let over = line.trim_end().ends_with(&format!(" over {transport}"));
-        assert!(over || transport == "auto", "{line:?}, not {transport}");
+        example.await_ready(&ready);
         example
+    }
+
+    /// Waits until it says that it serves (sd_notify(3)).
+    fn await_ready(&mut self, socket: &UnixDatagram) {
+        let step = Duration::from_millis(100);
+        socket.set_read_timeout(Some(step)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut message = [0; 4096];
+        loop {
+            if let Ok(length) = socket.recv(&mut message) {
+                let text = String::from_utf8_lossy(&message[..length]);
+                assert!(text.contains("READY=1"), "{text}");
+                return;
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended with {ended:?}");
+            assert!(Instant::now() < deadline, "it does not begin");
+        }
     }
 
     fn mountpoint(&self) -> PathBuf {
@@ -171,7 +186,7 @@ fn report(name: &str, pid: u32) {
     }
 }
 
-fn lazily_unmount(mountpoint: &Path) {
+pub(crate) fn lazily_unmount(mountpoint: &Path) {
     let status = Command::new("umount").arg("-l").arg(mountpoint).status();
     if !status.as_ref().is_ok_and(|status| status.success()) {
         eprintln!("umount -l {}: {status:?}", mountpoint.display());

@@ -8,5 +8,6 @@ mod kv;
 mod live;
 mod memfs;
 mod mirror;
+mod program;
 mod renames;
 mod suites;
