@@ -18,19 +18,19 @@ use crate::cli::{Cli, Command, Failure};
 fn main() -> ExitCode {
     terminal::set_name("bickford");
     if let Some(status) = apart::unmount_if_asked() {
-        return status;
+        return status.into();
     }
     let arguments = std::env::args_os().collect::<Vec<_>>();
     let form = match Form::detect(arguments, &Cli::command()) {
         Ok(form) => form,
-        Err(error) => return status::fail(&Failure::from(error), status::USAGE),
+        Err(error) => return status::fail(&Failure::from(error), status::USAGE).into(),
     };
     let quiet_success = form.fake;
     let helper = form.helper;
     match parse(form.arguments) {
         Ok(cli) if quiet_success => status::finish(check(&cli), helper),
         Ok(cli) => status::finish(run(cli), helper),
-        Err(error) => status::say(&error, helper),
+        Err(error) => status::say(&error, helper).into(),
     }
 }
 

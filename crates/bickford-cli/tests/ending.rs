@@ -294,9 +294,8 @@ fn a_covered_mount_ends_when_it_is_uncovered() {
 fn unmounting_by_identity_takes_no_other_mount() {
     let Some(place) = Place::new() else { return };
     assert_silent(&place.mount(&[]));
-    let output = run(bickford()
-        .env("BICKFORD_UNMOUNT", "1")
-        .arg(place.mountpoint()));
+    let told = format!("1:{}", place.mountpoint().display());
+    let output = run(bickford().env("BICKFORD_UNMOUNT", told));
     assert_refused(&output, 1, &["another mount is there"]);
     assert!(place.listed().is_some());
     place.unmount(&place.mountpoint());

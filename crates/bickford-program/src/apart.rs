@@ -3,30 +3,47 @@
 //! Unmounting waits for answers of the process that serves without letting itself be killed: were it a thread of
 //! that one, a SIGKILL would leave it, and the mount, there for good. So the program runs itself once more.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bickford::mount::{MountGuard, Unmount, unmount_only};
 use rustix::io::Errno;
 
 use crate::background::MARK;
+use crate::status::Status;
 use crate::terminal;
 
-/// Asks this program to unmount its first argument and nothing else; the value is
-/// [`MountGuard::identity`], so that another daemon's mount, which is there meanwhile, stays.
+/// Asks this program to unmount and to do nothing else: `IDENTITY:MOUNTPOINT`. With [`MountGuard::identity`]
+/// another daemon's mount, which is there meanwhile, stays.
 pub const UNMOUNT: &str = "BICKFORD_UNMOUNT";
+
+static INTERPRETED: AtomicBool = AtomicBool::new(false);
+
+/// This process is an interpreter, which needs its whole command line to be the same program again.
+pub(crate) fn set_interpreted() {
+    INTERPRETED.store(true, Ordering::Relaxed);
+}
+
+/// What is to be unmounted.
+fn asked(told: &OsStr) -> Option<(u64, PathBuf)> {
+    let told = told.as_bytes();
+    let colon = told.iter().position(|byte| *byte == b':')?;
+    let (identity, path) = (told.get(..colon)?, told.get(colon + 1..)?);
+    let identity = std::str::from_utf8(identity).ok()?.parse().ok()?;
+    Some((identity, PathBuf::from(OsStr::from_bytes(path))))
+}
 
 /// The status of a process that was asked to unmount; `None` in any other. To be asked before anything else.
 #[must_use]
-pub fn unmount_if_asked() -> Option<ExitCode> {
-    let identity = std::env::var_os(UNMOUNT)?;
-    let identity = identity.to_str().and_then(|text| text.parse().ok());
-    let mountpoint = std::env::args_os().nth(1).map(PathBuf::from);
-    let (Some(identity), Some(mountpoint)) = (identity, mountpoint) else {
+pub fn unmount_if_asked() -> Option<Status> {
+    let told = std::env::var_os(UNMOUNT)?;
+    let Some((identity, mountpoint)) = asked(&told) else {
         terminal::tell(&format!("{UNMOUNT} is set, but not to a mount: unset it"));
-        return Some(ExitCode::FAILURE);
+        return Some(Status::FAILURE);
     };
     // Started in the mount, this process would keep it busy itself.
     let unmounted = std::env::set_current_dir("/").map_err(|error| format!("cd /: {error}"));
@@ -35,12 +52,31 @@ pub fn unmount_if_asked() -> Option<ExitCode> {
         unmounted.map_err(|error| error.to_string())
     });
     Some(match unmounted {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Status::SUCCESS,
         Err(reason) => {
             terminal::tell(&reason);
-            ExitCode::FAILURE
+            Status::FAILURE
         }
     })
+}
+
+/// This program.
+fn again(mountpoint: &Path) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    if !INTERPRETED.load(Ordering::Relaxed) {
+        command.arg0(terminal::name()).arg(mountpoint);
+        return command;
+    }
+    let mut words = std::env::args_os();
+    command.arg0(words.next().unwrap_or_default()).args(words);
+    // A relative path of a script is meant from there; within the mount it may not answer.
+    let directory = std::env::var_os(MARK).map(PathBuf::from);
+    if let Some(directory) = directory.filter(|path| path.is_absolute())
+        && !directory.starts_with(mountpoint)
+    {
+        command.current_dir(directory);
+    }
+    command
 }
 
 /// Has such a process unmount it.
@@ -49,12 +85,10 @@ pub(crate) fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
     let identity = guard.identity();
     let identity =
         identity.ok_or("the mount cannot be told from others by a process of its own")?;
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0(OsStr::new(terminal::name()))
-        .arg(guard.mountpoint())
-        .env(UNMOUNT, identity.to_string());
-    let output = command
+    let path = guard.mountpoint().as_os_str().as_bytes();
+    let told = [format!("{identity}:").as_bytes(), path].concat();
+    let output = again(guard.mountpoint())
+        .env(UNMOUNT, OsString::from_vec(told))
         .env_remove(MARK)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -29,6 +29,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use self::front::Front;
 use self::report::{Outcome, Place, Report};
 use crate::failure::{Failure, cure};
+use crate::status::Status;
 use crate::terminal;
 use crate::waiting::Waiting;
 
@@ -53,7 +54,7 @@ fn failed(error: io::Error) -> Failure {
 ///
 /// # Errors
 /// It could not be run, or the reason why it has mounted nothing.
-pub fn detach() -> Result<ExitCode, Failure> {
+pub fn detach() -> Result<Status, Failure> {
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut child = start(theirs).map_err(failed)?;
     let report = Report::read(&ours).map_err(failed)?;
@@ -73,7 +74,7 @@ pub fn detach() -> Result<ExitCode, Failure> {
         )));
     }
     match keep(&ours, place.as_ref()) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(Status::SUCCESS),
         Err(error) => {
             drop(ours);
             let end = end(&mut child);

@@ -25,3 +25,4 @@ pub mod waiting;
 pub use bickford_layers::{parse_duration, parse_size};
 pub use failure::Failure;
 pub use program::{Invocation, NoArguments, Opened, Program};
+pub use status::Status;

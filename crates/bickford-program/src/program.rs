@@ -18,7 +18,8 @@ use crate::apart;
 use crate::failure::Failure;
 use crate::helper::is_helper;
 use crate::remount::REMOUNT;
-use crate::{lift, status, terminal};
+use crate::status::{self, Status};
+use crate::{lift, terminal};
 
 /// What opening a file system comes to; the error is what the user is told, so that it says what failed, on what,
 /// and why.
@@ -29,14 +30,14 @@ pub type Opened<F> = Result<F, Box<dyn Error + Send + Sync>>;
 pub struct NoArguments {}
 
 /// What the first of two paths on the command line is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     /// Nothing that the file system needs: `[SOURCE] MOUNTPOINT`.
     Any,
     /// A file or directory, by this name in the help.
-    Path(&'static str),
+    Path(String),
     /// Anything else, such as `HOST:DIRECTORY`.
-    Name(&'static str),
+    Name(String),
 }
 
 /// A program that serves one file system, as `mount.fuse3(8)`, mount(8), fstab(5) and people call it. The
@@ -63,15 +64,16 @@ enum Source {
 /// The background is the program itself run again, so that what stands in `main` before this happens in both
 /// processes; the file system is opened in the one that serves it.
 pub struct Program<A = NoArguments> {
-    name: &'static str,
-    about: &'static str,
-    version: &'static str,
+    name: String,
+    about: String,
+    version: String,
     source: Source,
     mount_options: MountOptions,
     path_options: Option<path::Options>,
     session: SessionConfig,
     registry: Registry,
-    modules: Vec<&'static str>,
+    modules: Vec<String>,
+    flags: Vec<clap::Arg>,
     arguments: std::marker::PhantomData<fn() -> A>,
 }
 
@@ -79,23 +81,25 @@ impl Program {
     /// Of this name: in messages, in the log, and in /proc/mounts, where the type is `fuse.NAME`. No path is needed
     /// but the mount point; fstab(5) gives another, which is shown as source (`fsname`).
     #[must_use]
-    pub fn new(name: &'static str) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         Self {
-            name,
-            about: "",
-            version: "",
+            name: name.into(),
+            about: String::new(),
+            version: String::new(),
             source: Source::Any,
             mount_options: MountOptions::new(),
             path_options: None,
             session: SessionConfig::default(),
             registry: Registry::default(),
             modules: Vec::new(),
+            flags: Vec::new(),
             arguments: std::marker::PhantomData,
         }
     }
 
     /// With flags of its own, which [`Invocation::arguments`] has. They need long names, and may then stand in `-o`
-    /// as well, as `NAME=VALUE`; what they are called must be none of the names that `--help` shows already.
+    /// as well, as `NAME=VALUE`; what they are called must be none of the names that `--help` shows already. One that is
+    /// called like an option of mount(8), such as `sync`, is that option in `-o`.
     #[must_use]
     pub fn arguments<A: clap::Args>(self) -> Program<A> {
         Program {
@@ -108,6 +112,7 @@ impl Program {
             session: self.session,
             registry: self.registry,
             modules: self.modules,
+            flags: self.flags,
             arguments: std::marker::PhantomData,
         }
     }
@@ -116,30 +121,30 @@ impl Program {
 impl<A: clap::Args> Program<A> {
     /// What it serves, in a line, for `--help`.
     #[must_use]
-    pub fn about(mut self, text: &'static str) -> Self {
-        self.about = text;
+    pub fn about(mut self, text: impl Into<String>) -> Self {
+        self.about = text.into();
         self
     }
 
     /// What `--version` shows after the name: `env!("CARGO_PKG_VERSION")`.
     #[must_use]
-    pub fn version(mut self, version: &'static str) -> Self {
-        self.version = version;
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
         self
     }
 
     /// It needs a file or directory, called so in the help, before the mount point. [`Invocation::source`] is its
     /// absolute path, and so is what /proc/mounts shows.
     #[must_use]
-    pub fn source_path(mut self, shown: &'static str) -> Self {
-        self.source = Source::Path(shown);
+    pub fn source_path(mut self, shown: impl Into<String>) -> Self {
+        self.source = Source::Path(shown.into());
         self
     }
 
     /// It needs something else before the mount point, such as `HOST:DIRECTORY`, called so in the help.
     #[must_use]
-    pub fn source_name(mut self, shown: &'static str) -> Self {
-        self.source = Source::Name(shown);
+    pub fn source_name(mut self, shown: impl Into<String>) -> Self {
+        self.source = Source::Name(shown.into());
         self
     }
 
@@ -174,8 +179,17 @@ impl<A: clap::Args> Program<A> {
 
     /// The names of crates whose modules `--log` knows, besides Bickford's and that of this program's name.
     #[must_use]
-    pub fn log_modules(mut self, names: &[&'static str]) -> Self {
-        self.modules.extend(names);
+    pub fn log_modules(mut self, names: &[&str]) -> Self {
+        self.modules
+            .extend(names.iter().map(|name| (*name).to_owned()));
+        self
+    }
+
+    /// A flag besides those of [`Program::arguments`], for what is known only at run time; [`Invocation::matches`] has
+    /// it. The same holds for its name.
+    #[must_use]
+    pub fn flag(mut self, flag: clap::Arg) -> Self {
+        self.flags.push(flag);
         self
     }
 
@@ -197,11 +211,24 @@ impl<A: clap::Args> Program<A> {
         F: FileSystem,
         O: FnOnce(&mut Invocation<A>) -> Opened<F>,
     {
-        terminal::set_name(self.name);
+        self.run_as(std::env::args_os().collect(), open).into()
+    }
+
+    /// The same for a command line that is not the process's own, as where an interpreter runs the program: `words`
+    /// begins with the program's name. The background runs the process's own command line again, which has to come to the
+    /// same words.
+    pub fn run_as<F, O>(self, words: Vec<OsString>, open: O) -> Status
+    where
+        F: FileSystem,
+        O: FnOnce(&mut Invocation<A>) -> Opened<F>,
+    {
+        terminal::set_name(&self.name);
         if let Some(status) = apart::unmount_if_asked() {
             return status;
         }
-        let words = std::env::args_os().collect::<Vec<_>>();
+        if !std::env::args_os().eq(words.iter().cloned()) {
+            apart::set_interpreted();
+        }
         let helper = is_helper(words.first());
         let call = match line::form(words) {
             Ok(call) => call,
@@ -215,7 +242,7 @@ impl<A: clap::Args> Program<A> {
             Ok(line) => line,
             Err(error) => return status::say(&error, helper),
         };
-        let done = |()| ExitCode::SUCCESS;
+        let done = |()| Status::SUCCESS;
         let result = match (call.fake, line.is_remount()) {
             (true, _) => line.check(&self).map(done),
             (false, true) => line.remount(&self).map(done),
@@ -226,8 +253,7 @@ impl<A: clap::Args> Program<A> {
 
     fn modules(&self) -> Vec<String> {
         let own = self.name.replace('-', "_");
-        let others = self.modules.iter().map(|name| (*name).to_owned());
-        others.chain([own]).collect()
+        self.modules.iter().cloned().chain([own]).collect()
     }
 
     /// What is said of a mount option.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,12 +17,13 @@ use crate::logging::Log;
 use crate::notify::notify;
 use crate::signals::Signals;
 use crate::statistics::statistics;
+use crate::status::Status;
 use crate::terminal::escaped;
 
 /// A session that has begun, and what it needs for as long as it goes on.
 pub struct Started {
     /// The session.
-    pub session: MountedSession,
+    pub session: Arc<MountedSession>,
     /// The layers over it.
     pub layers: Summary,
     /// Called when signals end the session, and not this process with the mount in place.
@@ -48,7 +48,7 @@ pub fn serve<C, M>(
     modules: &[&str],
     check: impl FnOnce() -> Result<C, Failure>,
     open: impl FnOnce() -> Result<M, Failure>,
-) -> Result<ExitCode, Failure>
+) -> Result<Status, Failure>
 where
     C: FnOnce(),
     M: FnOnce(&Told<'_>) -> Result<Started, Failure>,
@@ -79,7 +79,7 @@ where
         }
         Err(failure) => {
             background.failed(&failure);
-            Ok(ExitCode::FAILURE)
+            Ok(Status::FAILURE)
         }
     }
 }
@@ -107,7 +107,7 @@ impl Service {
         // Before anything is mounted, so that no signal ends this process with the mount in place.
         let signals = Signals::catch()?;
         let started = mount(mounted)?;
-        let session = Arc::new(started.session);
+        let session = started.session;
         let aborting = signals.end_on_signal(Arc::clone(&session))?;
         (started.begun)();
         Ok(Self {
@@ -124,7 +124,7 @@ impl Service {
         self,
         ready: impl FnOnce(&Arc<MountedSession>) -> io::Result<()>,
         log: &Log,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<Status, Failure> {
         let Self {
             session,
             layers,
@@ -172,7 +172,7 @@ impl Service {
             )));
         }
         tracing::info!("{mountpoint}: unmounted");
-        Ok(ExitCode::SUCCESS)
+        Ok(Status::SUCCESS)
     }
 }
 

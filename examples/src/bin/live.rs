@@ -142,12 +142,14 @@ fn main() -> ExitCode {
             let names = adapter.names();
             given.when_mounted(move |session| {
                 let notifier = session.notifier().clone();
-                std::thread::spawn(move || {
+                let clock = move || {
                     loop {
                         std::thread::sleep(Duration::from_secs(1));
                         live.tick(&names, &notifier);
                     }
-                });
+                };
+                std::thread::Builder::new().spawn(clock)?;
+                Ok(())
             });
             Ok(adapter)
         })

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use bickford::mount::{MountOptions, OptionError, fsname_of, unknown};
 use bickford_layers::crypt::makes_a_key;
@@ -132,7 +133,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let new_keys = check(arguments, &arguments.choices)?;
         Ok(|| new_keys.keep())
     };
-    service::serve(&arguments.flags, &[], check, || start(arguments))
+    let served = service::serve(&arguments.flags, &[], check, || start(arguments));
+    served.map(ExitCode::from)
 }
 
 fn remount(arguments: &Arguments) -> Result<(), Failure> {
@@ -169,7 +171,7 @@ fn start(
         let serving = backend.mount(&arguments.mountpoint, &options, single, mounted)?;
         let new_keys = serving.new_keys;
         Ok(Started {
-            session: serving.session,
+            session: Arc::new(serving.session),
             layers: serving.layers,
             begun: Box::new(|| new_keys.keep()),
             kept: Box::new(serving.watch),

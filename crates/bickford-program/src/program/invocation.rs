@@ -1,12 +1,13 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bickford::{MountOptions, MountedSession, path};
 
-use super::NoArguments;
+use super::{NoArguments, Opened};
 
-type Hook = Box<dyn FnOnce(&MountedSession) + Send>;
+type Hook = Box<dyn FnOnce(&Arc<MountedSession>) -> Opened<()> + Send>;
 
 /// What the command line asks for. What of it is changed in [`Program::run`](super::Program::run) holds.
 pub struct Invocation<A = NoArguments> {
@@ -24,14 +25,24 @@ pub struct Invocation<A = NoArguments> {
     /// Those of [`Program::path_options`](super::Program::path_options), with what the command line says; for the
     /// adapter.
     pub path_options: path::Options,
+    pub(super) matches: clap::ArgMatches,
     pub(super) hooks: Vec<Hook>,
     pub(super) kept: Vec<Box<dyn Send>>,
 }
 
 impl<A> Invocation<A> {
+    /// The flags of [`Program::flag`](super::Program::flag).
+    #[must_use]
+    pub fn matches(&self) -> &clap::ArgMatches {
+        &self.matches
+    }
+
     /// Calls `hook` once the mount answers, before anybody is told so: for what sends notifications, or needs the
-    /// session otherwise.
-    pub fn when_mounted(&mut self, hook: impl FnOnce(&MountedSession) + Send + 'static) {
+    /// session otherwise. Its error is what the user is told, and the mount is taken away.
+    pub fn when_mounted(
+        &mut self,
+        hook: impl FnOnce(&Arc<MountedSession>) -> Opened<()> + Send + 'static,
+    ) {
         self.hooks.push(Box::new(hook));
     }
 

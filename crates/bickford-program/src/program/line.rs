@@ -66,6 +66,7 @@ impl Common {
 pub(super) struct Line<A> {
     pub(super) common: Common,
     pub(super) arguments: A,
+    pub(super) matches: ArgMatches,
     source: Option<OsString>,
     pub(super) mountpoint: PathBuf,
 }
@@ -77,17 +78,19 @@ impl<A: clap::Args> Line<A> {
             program.version,
             env!("CARGO_PKG_VERSION")
         );
-        let command = clap::Command::new(program.name)
+        let command = clap::Command::new(program.name.clone())
             .version(version.trim_start().to_owned())
             .no_binary_name(true)
             .args_override_self(true);
-        let command = A::augment_args(command);
+        let command = A::augment_args(command).args(&program.flags);
         let command = <Common as clap::Args>::augment_args(
             command.next_help_heading("Options of every file system"),
         );
         // After the flags, whose structures have descriptions of their own.
-        let command = command.about(program.about).long_about(None::<&str>);
-        let command = match program.source {
+        let command = command
+            .about(program.about.clone())
+            .long_about(None::<&str>);
+        let command = match &program.source {
             Source::Any => command
                 .override_usage(format!("{} [OPTIONS] [SOURCE] <MOUNTPOINT>", program.name))
                 .arg(positional(FIRST, "MOUNTPOINT").help(format!(
@@ -122,8 +125,9 @@ impl<A: clap::Args> Line<A> {
             None => (None, first.unwrap_or_default()),
         };
         Ok(Self {
-            common: Common::from_arg_matches_mut(&mut matches)?,
-            arguments: A::from_arg_matches_mut(&mut matches)?,
+            common: Common::from_arg_matches(&matches)?,
+            arguments: A::from_arg_matches(&matches)?,
+            matches,
             source,
             mountpoint: mountpoint.into(),
         })
@@ -137,7 +141,7 @@ impl<A: clap::Args> Line<A> {
             Source::Path(_) => absolute().map(PathBuf::into_os_string).or_else(given),
             Source::Any | Source::Name(_) => given(),
         }
-        .unwrap_or_else(|| program.name.into())
+        .unwrap_or_else(|| program.name.clone().into())
     }
 
     /// What `-o` says besides flags of the command line.
@@ -151,7 +155,7 @@ impl<A: clap::Args> Line<A> {
         mount
             .fsname
             .get_or_insert_with(|| fsname_of(Path::new(&source)));
-        mount.subtype.get_or_insert_with(|| program.name.to_owned());
+        mount.subtype.get_or_insert_with(|| program.name.clone());
         Ok((mount, path.unwrap_or_default()))
     }
 
@@ -227,9 +231,9 @@ const SECOND: &str = "second path";
 
 const PLACE: &str = "Where to mount it, or /dev/fd/N for a mounted descriptor passed by the caller";
 
-fn positional(id: &'static str, shown: &'static str) -> Arg {
+fn positional(id: &'static str, shown: &str) -> Arg {
     Arg::new(id)
-        .value_name(shown)
+        .value_name(shown.to_owned())
         .required(true)
         .value_parser(clap::value_parser!(OsString))
         .value_hint(ValueHint::AnyPath)

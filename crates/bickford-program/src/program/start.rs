@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::process::ExitCode;
+use std::sync::Arc;
 
 use bickford::{FileSystem, MountOptions, Session, SessionConfig};
 use bickford_layers::Summary;
@@ -11,6 +11,7 @@ use super::line::Line;
 use super::{Invocation, Opened, Program, Source};
 use crate::failure::Failure;
 use crate::service::{self, Started, Told};
+use crate::status::Status;
 use crate::terminal::escaped;
 use crate::waiting::Waiting;
 
@@ -20,7 +21,7 @@ impl<A: clap::Args> Line<A> {
         self,
         program: Program<A>,
         open: impl FnOnce(&mut Invocation<A>) -> Opened<F>,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<Status, Failure> {
         let modules = program.modules();
         let modules = modules.iter().map(String::as_str).collect::<Vec<_>>();
         let flags = self.common.flags.clone();
@@ -38,6 +39,7 @@ impl<A: clap::Args> Line<A> {
         let source = self.source(&program);
         let mut given = Invocation {
             arguments: self.arguments,
+            matches: self.matches,
             source: source.clone(),
             mountpoint: self.mountpoint,
             mount_options,
@@ -76,8 +78,9 @@ fn mount<A>(
     told(&mounted.guard);
     let session = Session::on_mount(served, mounted, config);
     let session = session.map_err(|error| Failure::of_start(&error))?;
+    let session = Arc::new(session);
     for hook in given.hooks {
-        hook(&session);
+        hook(&session).map_err(|error| Failure::new(with_reasons(&*error)))?;
     }
     log(&given.mount_options, mountpoint, &layers);
     Ok(Started {
