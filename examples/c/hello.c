@@ -1,25 +1,16 @@
 /* A file system over paths in C: one file. Build and use it (README.md, "In C"):
  *
  *     cc hello.c $(pkg-config --cflags --libs bickford) -o hello
- *     mkdir /tmp/hello && sudo ./hello /tmp/hello &
+ *     mkdir /tmp/hello && sudo ./hello /tmp/hello
  *     cat /tmp/hello/hello
  *     sudo umount /tmp/hello
  */
 #include <bickford.h>
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const char text[] = "Hello, world!\n";
-static volatile sig_atomic_t stopped;
-
-static void stop(int number)
-{
-	(void)number;
-	stopped = 1;
-}
 
 static int32_t get_attr(const char *path, bickford_attr *attr)
 {
@@ -60,30 +51,17 @@ static int32_t dispatch(void *user, const bickford_request *request, bickford_an
 
 int main(int argc, char **argv)
 {
-	bickford_config config = {.abi_version = BICKFORD_ABI_VERSION};
+	bickford_program program = {
+		.abi_version = BICKFORD_ABI_VERSION,
+		.name = "hello",
+		.about = "A file system with one file",
+		.options = "ro",
+	};
 	bickford_callbacks callbacks = {
 		.operations = UINT64_C(1) << BICKFORD_OP_GETATTR | UINT64_C(1) << BICKFORD_OP_READDIR |
 			UINT64_C(1) << BICKFORD_OP_READ,
 		.dispatch = dispatch,
 	};
-	uint64_t session;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s MOUNTPOINT\n", argv[0]);
-		return 2;
-	}
-	signal(SIGINT, stop);
-	signal(SIGTERM, stop);
-	if (bickford_mount_paths(argv[1], "fsname=hello,ro", &config, &callbacks, &session) != 0) {
-		fprintf(stderr, "hello: %s\n", bickford_last_error());
-		return 1;
-	}
-	/* Until somebody unmounts it, or a signal comes. */
-	while (!stopped && bickford_session_wait(session, 200) == BICKFORD_ERROR_TIMEOUT)
-		;
-	if (bickford_session_close(session) != 0) {
-		fprintf(stderr, "hello: %s\n", bickford_last_error());
-		return 1;
-	}
-	return 0;
+	return bickford_program_run_paths(argc, argv, &program, NULL, &callbacks);
 }

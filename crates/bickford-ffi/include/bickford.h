@@ -495,6 +495,71 @@ typedef struct bickford_callbacks {
   bickford_dispatch dispatch;
 } bickford_callbacks;
 
+// A flag of a program's own: `--NAME`, and in `-o` without the dashes, but where mount(8) has an option of that name. `--help`
+// must not show the name already.
+typedef struct bickford_flag {
+  // Without dashes; UTF-8, as all these are.
+  const char *name;
+  // What its value is called in the help, such as `BYTES`; NULL where it has none.
+  const char *value;
+  // The value that it has where none is given, or NULL.
+  const char *initial;
+  // What it does, in a line, or NULL.
+  const char *help;
+} bickford_flag;
+
+// What a command line asks for. The strings stay until the program has ended; the structure and its array do not.
+typedef struct bickford_invocation {
+  // What stands before the mount point, as an absolute path where it is one; the program's name where nothing does.
+  const char *source;
+  // Where it will be mounted, as given.
+  const char *mountpoint;
+  // For each flag of the program, in its order, the value, empty for a flag without one; NULL where it is not given and has no
+  // initial value.
+  const char *const *values;
+  // How many they are.
+  uint64_t value_count;
+} bickford_invocation;
+
+// Opens what a program serves, in the process that will, before anything is mounted. Returns zero; or something else, with why
+// written to `message`, NUL-terminated, for the user: what failed, on what, and why. Without that a positive value
+// is taken for an errno.
+typedef int32_t (*bickford_open)(void *user,
+                                 const struct bickford_invocation *given,
+                                 char *message,
+                                 uint64_t room);
+
+// Is told the number of the session once the mount answers, for notifications. It may be waited for by another thread and is
+// closed by the program's end.
+typedef void (*bickford_begun)(void *user, uint64_t session);
+
+// A program that serves a file system.
+typedef struct bickford_program {
+  // `BICKFORD_ABI_VERSION`.
+  uint32_t abi_version;
+  // One where the source is a file or directory: `open` gets its absolute path. Zero for anything else.
+  uint32_t source_is_path;
+  // In messages, in the log and in /proc/mounts, where the type is `fuse.NAME`.
+  const char *name;
+  // Its version, or NULL.
+  const char *version;
+  // What it serves, in a line for the help, or NULL.
+  const char *about;
+  // What has to stand before the mount point, as the help calls it, such as `FILE.tar`; NULL where nothing has to.
+  const char *source;
+  // Options as for `bickford_mount`, or over paths for `bickford_mount_paths`, that hold where the command line does not say
+  // otherwise; or NULL.
+  const char *options;
+  // Flags of its own; NULL for none.
+  const struct bickford_flag *flags;
+  // How many they are.
+  uint64_t flag_count;
+  // Opens what is served, or NULL. `user` is that of the callbacks.
+  bickford_open open;
+  // Is told of the session, or NULL.
+  bickford_begun begun;
+} bickford_program;
+
 // A pre-call: before the system call. It may change the request; memory that it puts there must
 // stay valid until its thread is called again. Of WRITE and SETXATTR the length of the data counts, and not
 // size; what is longer than the caller asked for is an error, unless a post-call shortens it. Returns zero to
@@ -855,6 +920,43 @@ int32_t bickford_deferred_list_at(uint64_t handle,
                                   uint64_t name_length,
                                   uint32_t mode,
                                   uint64_t offset);
+
+// What `main` of a program does: reads the command line, mounts a file system that callbacks serve, goes into the background,
+// logs, and unmounts when a signal comes. Returns the status for `main`: zero when the mount answers, or with `-f` when it has
+// ended. `--help` shows the command line, which is that of mount.fuse3(8) with more; mount(8) and
+// fstab(5) can mount it, where it is found in PATH under its name.
+//
+// The background is the program itself run again, so that what stands in `main` before this happens in each of its
+// processes; what is served is opened by `open` in the one that serves. To be called once, and without `bickford_log`: the log
+// goes where the command line says, and `bickford_log_line` writes to it.
+//
+// # Safety
+// `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its
+// functions can be called with the `user` of the callbacks; `config` and `callbacks` are as for `bickford_mount`. All stays until this
+// returns.
+int32_t bickford_program_run(int32_t argc,
+                             char *const *argv,
+                             const struct bickford_program *program,
+                             const struct bickford_config *config,
+                             const struct bickford_callbacks *callbacks);
+
+// The same for a file system over paths (`bickford_mount_paths`). `-o` has the options of fuse(8) as well.
+//
+// # Safety
+// As for `bickford_program_run`.
+int32_t bickford_program_run_paths(int32_t argc,
+                                   char *const *argv,
+                                   const struct bickford_program *program,
+                                   const struct bickford_config *config,
+                                   const struct bickford_callbacks *callbacks);
+
+// Writes a line to the log of a program (`bickford_program_run`), or to who listens to the library's (`bickford_log`): `level` is one of
+// `BICKFORD_LOG_*`. In the background nobody sees what is written to standard error. `--log program=debug` names these lines.
+//
+// # Safety
+// `text` is NUL-terminated.
+int32_t bickford_log_line(uint32_t level,
+                          const char *text);
 
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
 // `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `max_background=N`,

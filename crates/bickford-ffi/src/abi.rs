@@ -2,7 +2,11 @@
 //! `BICKFORD_ABI_VERSION`.
 #![allow(non_camel_case_types, reason = "these are the names that C sees")]
 
+mod program;
+
 use std::ffi::{c_char, c_void};
+
+pub use self::program::*;
 
 /// Version of this interface. It changes with every change that an older caller would notice.
 pub const BICKFORD_ABI_VERSION: u32 = 1;

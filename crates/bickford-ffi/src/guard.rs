@@ -89,6 +89,12 @@ pub extern "C" fn bickford_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
+/// That message.
+pub(crate) fn message() -> String {
+    let told = MESSAGE.try_with(|slot| slot.borrow().to_string_lossy().into_owned());
+    told.unwrap_or_default()
+}
+
 /// What went wrong in the last call of this thread that failed. The text stays until the next
 /// failure of the thread.
 #[unsafe(no_mangle)]

@@ -8,7 +8,7 @@
 //! ([`backing::bickford_reply_open_backing`]). [`abi::bickford_layer`] puts calls before and after those of StackFS.
 //!
 //! Sessions and deferred replies are numbers that are looked up: one that is used after its end is
-//! an error. No panic leaves this crate. Errors are negative codes, and a message of the thread
+//! an error. [`program::bickford_program_run`] is all of a program's `main`. No panic leaves this crate. Errors are negative codes, and a message of the thread
 //! ([`guard::bickford_last_error`]). What goes wrong while requests are served is told to who wants to hear
 //! it ([`log::bickford_log`]).
 #![allow(unsafe_code)]
@@ -28,6 +28,7 @@ mod operations;
 mod options;
 mod parameters;
 pub mod paths;
+pub mod program;
 pub mod session;
 mod setattr;
 mod tuning;

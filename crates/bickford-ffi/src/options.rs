@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use bickford::abi::InitFlags;
 use bickford::layer::nearest;
 use bickford::mount::{MountOptions, OptionError, split_options};
 use bickford::path;
@@ -25,7 +26,7 @@ pub(crate) struct Options {
     lower: Option<Lower>,
     no_xattr: bool,
     no_permission_checks: bool,
-    pub(crate) allow_idmap: bool,
+    allow_idmap: bool,
     /// Zero where no backing files are wanted.
     pub(crate) max_stack_depth: u32,
     pub(crate) tuning: Tuning,
@@ -202,6 +203,14 @@ impl Options {
             Some(lower) => settings.lower(lower),
             None => settings,
         }
+    }
+
+    /// A configuration with what of these is told to the kernel.
+    pub(crate) fn adjusted(&self, mut config: bickford_config) -> bickford_config {
+        if self.allow_idmap {
+            config.want |= InitFlags::ALLOW_IDMAP.bits();
+        }
+        config
     }
 
     /// How a session is served.

@@ -11,21 +11,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bickford::abi::InitFlags;
 use bickford::mount::Unmount;
 use bickford::path::Names;
 use bickford::{FileSystem, MountedSession, Session};
 use bickford_stackfs::{LowerWatch, StackFs};
 
 use crate::abi::*;
-use crate::dispatch::Callbacks;
+use crate::dispatch::{Callbacks, User};
 use crate::guard::{Failure, guarded, text};
 use crate::layer::Layer;
 use crate::options::Options;
 
 /// A mount and whether its session is over.
 pub(crate) struct Held {
-    pub(crate) mounted: MountedSession,
+    pub(crate) mounted: Arc<MountedSession>,
     /// Of a file system over paths.
     pub(crate) names: Option<Names>,
     ended: Mutex<bool>,
@@ -34,7 +33,59 @@ pub(crate) struct Held {
     waiter: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The number of a session, which means nothing once this is dropped.
+pub(crate) struct Registered(u64);
+
+impl Registered {
+    pub(crate) fn number(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let held = sessions().as_mut().and_then(|all| all.remove(&self.0));
+        drop(held);
+    }
+}
+
 impl Held {
+    /// Has a thread wait for its end; `watch` is dropped then.
+    pub(crate) fn begin(
+        mounted: Arc<MountedSession>,
+        names: Option<Names>,
+        watch: Option<LowerWatch>,
+    ) -> Result<Arc<Self>, Failure> {
+        let held = Arc::new(Self {
+            mounted,
+            names,
+            ended: Mutex::new(false),
+            changed: Condvar::new(),
+            waiter: Mutex::default(),
+        });
+        let waiter = Arc::clone(&held);
+        let waits = thread::Builder::new()
+            .name("bickford-wait".into())
+            .spawn(move || {
+                waiter.mounted.wait();
+                drop(watch);
+                *waiter.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                waiter.changed.notify_all();
+            })
+            .map_err(|error| {
+                Failure::new(BICKFORD_ERROR_SYSTEM, format!("start a thread: {error}"))
+            })?;
+        *held.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waits);
+        Ok(held)
+    }
+
+    /// Gives it a number.
+    pub(crate) fn register(self: Arc<Self>) -> Registered {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        sessions().get_or_insert_default().insert(number, self);
+        Registered(number)
+    }
+
     /// Leaves no thread of a session that is over; others end with theirs.
     fn join_ended(&self) {
         if !*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -96,19 +147,43 @@ unsafe fn options<'a>(options: *const c_char) -> Result<&'a str, Failure> {
 
 /// # Safety
 /// `config` is null or points to a configuration.
-unsafe fn config(config: *const bickford_config) -> Result<bickford_config, Failure> {
+pub(crate) unsafe fn config(config: *const bickford_config) -> Result<bickford_config, Failure> {
     // SAFETY: the caller's promise.
     let Some(config) = (unsafe { config.as_ref() }).copied() else {
         return Ok(bickford_config::default());
     };
-    if config.abi_version != BICKFORD_ABI_VERSION {
-        return Err(Failure::argument(format!(
-            "the caller was made for version {} of the interface, this library has version \
-             {BICKFORD_ABI_VERSION}; use matching ones",
-            config.abi_version
-        )));
-    }
+    check_version(config.abi_version)?;
     Ok(config)
+}
+
+/// Refuses a caller that has structures of another version.
+pub(crate) fn check_version(version: u32) -> Result<(), Failure> {
+    match version {
+        BICKFORD_ABI_VERSION => Ok(()),
+        _ => Err(Failure::argument(format!(
+            "the caller was made for version {version} of the interface, this library has version \
+             {BICKFORD_ABI_VERSION}; use matching ones"
+        ))),
+    }
+}
+
+/// What serves the requests, and its user.
+///
+/// # Safety
+/// `callbacks` is null or points to callbacks.
+pub(crate) unsafe fn callbacks(
+    callbacks: *const bickford_callbacks,
+    config: bickford_config,
+    options: &Options,
+) -> Result<(Callbacks, User), Failure> {
+    // SAFETY: the caller's promise.
+    let callbacks =
+        unsafe { callbacks.as_ref() }.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
+    let function = callbacks
+        .dispatch
+        .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
+    let made = Callbacks::new(callbacks, function, config, options);
+    Ok((made, User(callbacks.user)))
 }
 
 /// Ends a session that nobody gets, so that no call comes after mounting has failed.
@@ -141,7 +216,7 @@ impl<'a> Mount<'a> {
         parse: impl FnOnce(&str) -> Result<Options, Failure>,
     ) -> Result<Self, Failure> {
         // SAFETY: the caller's promises.
-        let (mountpoint, options, mut config, session) = unsafe {
+        let (mountpoint, options, config, session) = unsafe {
             (
                 path(mountpoint, "mountpoint")?,
                 self::options(options)?,
@@ -150,13 +225,10 @@ impl<'a> Mount<'a> {
             )
         };
         let options = parse(options)?;
-        if options.allow_idmap {
-            config.want |= InitFlags::ALLOW_IDMAP.bits();
-        }
         Ok(Self {
             mountpoint,
+            config: options.adjusted(config),
             options,
-            config,
             session: session.ok_or_else(|| Failure::argument("session is NULL"))?,
         })
     }
@@ -170,17 +242,8 @@ impl<'a> Mount<'a> {
         callbacks: *const bickford_callbacks,
     ) -> Result<Callbacks, Failure> {
         // SAFETY: the caller's promise.
-        let callbacks =
-            unsafe { callbacks.as_ref() }.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
-        let function = callbacks
-            .dispatch
-            .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
-        Ok(Callbacks::new(
-            callbacks,
-            function,
-            self.config,
-            &self.options,
-        ))
+        let (made, _) = unsafe { self::callbacks(callbacks, self.config, &self.options) }?;
+        Ok(made)
     }
 
     /// Mounts, and serves until the end.
@@ -194,28 +257,13 @@ impl<'a> Mount<'a> {
         let mounted = Session::mount(filesystem, self.mountpoint, &self.options.mount, config)
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
         let watch = watch(&mounted).map_err(|error| give_up(&mounted, &error))?;
-        let held = Arc::new(Held {
-            mounted,
-            names,
-            ended: Mutex::new(false),
-            changed: Condvar::new(),
-            waiter: Mutex::default(),
-        });
-        let waiter = Arc::clone(&held);
-        let waits = thread::Builder::new()
-            .name("bickford-wait".into())
-            .spawn(move || {
-                waiter.mounted.wait();
-                drop(watch);
-                *waiter.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                waiter.changed.notify_all();
-            })
-            .map_err(|error| give_up(&held.mounted, format!("start a thread: {error}")))?;
-        *held.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waits);
-        *self.session = NEXT.fetch_add(1, Ordering::Relaxed);
-        sessions()
-            .get_or_insert_default()
-            .insert(*self.session, held);
+        let mounted = Arc::new(mounted);
+        let held = Held::begin(Arc::clone(&mounted), names, watch)
+            .map_err(|error| give_up(&mounted, &error))?;
+        let registered = held.register();
+        *self.session = registered.number();
+        // Until it is closed.
+        std::mem::forget(registered);
         Ok(0)
     }
 }

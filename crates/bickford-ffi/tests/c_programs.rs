@@ -2,57 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail so")]
 
+#[path = "c_programs/building.rs"]
+mod building;
+
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford::mount::{Unmount, unmount};
 use bickford_ffi::abi::BICKFORD_ABI_VERSION;
 
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Compiles a program of `tests/c`.
-fn compile(name: &str, into: &Path) -> PathBuf {
-    compile_from("tests/c", name, into)
-}
-
-fn compile_from(sources: &str, name: &str, into: &Path) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let libraries = std::env::current_exe().unwrap();
-    let libraries = libraries.parent().unwrap();
-    let program = into.join(name);
-    let library = libraries.join("libbickford_ffi.so");
-    // As an installation would have it.
-    let versioned = into.join(format!("libbickford_ffi.so.{BICKFORD_ABI_VERSION}"));
-    std::os::unix::fs::symlink(&library, versioned).unwrap();
-    let status = Command::new("cc")
-        .args([
-            "-std=gnu11",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pedantic",
-            "-pthread",
-            "-I",
-        ])
-        .arg(root.join("include"))
-        .arg(root.join(sources).join(format!("{name}.c")))
-        .arg("-o")
-        .arg(&program)
-        .arg(library)
-        .arg(format!("-Wl,-rpath,{}", into.display()))
-        .status()
-        .unwrap();
-    assert!(status.success(), "cc: {status}");
-    program
-}
-
-/// Takes away what a program that failed left mounted.
-fn clean_up(mountpoint: &Path) {
-    while rustix::mount::unmount(mountpoint, rustix::mount::UnmountFlags::DETACH).is_ok() {}
-}
+use building::{DEADLINE, clean_up, compile, may_mount, say};
 
 /// Waits for a program. When it is late, its mounts are taken away and it is killed.
 fn watch(mut child: Child, mountpoint: &Path) {
@@ -74,14 +35,6 @@ fn watch(mut child: Child, mountpoint: &Path) {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn may_mount() -> bool {
-    let may = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !may {
-        say(format_args!("skipped: needs root and /dev/fuse"));
-    }
-    may
 }
 
 fn run(name: &str) {
@@ -107,11 +60,6 @@ fn run_under(before: &[&str], name: &str) {
         .spawn()
         .unwrap();
     watch(child, &mountpoint);
-}
-
-/// Writes to standard error where the output of tests that pass is captured, too.
-fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[test]
@@ -203,39 +151,6 @@ fn backing_files_in_c() {
 #[test]
 fn each_operation_over_paths_in_c() {
     run("paths");
-}
-
-/// As README.md has it, but for where the library is.
-#[test]
-fn the_example_says_hello() {
-    if !may_mount() {
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile_from("../../examples/c", "hello", place.path());
-    let mountpoint = place.path().join("mnt");
-    std::fs::create_dir(&mountpoint).unwrap();
-    let child = Command::new(&program).arg(&mountpoint).spawn().unwrap();
-    let asks = mountpoint.clone();
-    let asking = std::thread::spawn(move || {
-        let until = Instant::now() + DEADLINE / 2;
-        while Instant::now() < until {
-            if let Ok(text) = std::fs::read_to_string(asks.join("hello")) {
-                let names = std::fs::read_dir(&asks).unwrap();
-                let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
-                unmount(&asks, Unmount::Lazy).unwrap();
-                return Some((text, names));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        None
-    });
-    watch(child, &mountpoint);
-    let (text, names) = asking.join().unwrap().expect("it is mounted");
-    assert_eq!(
-        (text.as_str(), names),
-        ("Hello, world!\n", vec!["hello".into()])
-    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bickford::path::future::{Adapter, Waiting};
-use bickford::path::{Listing, Subject};
-use bickford::{Context, Errno};
+use bickford::path::{self, Listing, Names, Subject};
+use bickford::{Context, Errno, FileSystem};
 
 use self::asked::{Asked, ask};
 use self::executor::Executor;
@@ -170,21 +170,30 @@ pub unsafe extern "C" fn bickford_mount_paths(
             unsafe { Mount::new(mountpoint, options, config, session, Options::for_paths) }?;
         // SAFETY: as above.
         let callbacks = unsafe { mount.callbacks(callbacks) }?;
-        let executor = Executor::default();
-        let filesystem = PathCallbacks {
-            callbacks,
-            executor: executor.clone(),
-        };
-        let options = mount.options.paths;
-        if mount.options.at_once {
-            let adapter = Waiting::new(filesystem, options);
-            let names = adapter.names();
-            return mount.serve(adapter, Some(names), |_| Ok(None));
-        }
-        let adapter = Adapter::new(filesystem, options, executor);
-        let names = adapter.names();
-        mount.serve(adapter, Some(names), |_| Ok(None))
+        let (filesystem, names) = over_paths(callbacks, mount.options.paths, mount.options.at_once);
+        mount.serve(filesystem, Some(names), |_| Ok(None))
     })
+}
+
+/// A file system over paths that callbacks serve; `at_once` as in the options.
+pub(crate) fn over_paths(
+    callbacks: Callbacks,
+    options: path::Options,
+    at_once: bool,
+) -> (Box<dyn FileSystem>, Names) {
+    let executor = Executor::default();
+    let filesystem = PathCallbacks {
+        callbacks,
+        executor: executor.clone(),
+    };
+    if at_once {
+        let adapter = Waiting::new(filesystem, options);
+        let names = adapter.names();
+        return (Box::new(adapter), names);
+    }
+    let adapter = Adapter::new(filesystem, options, executor);
+    let names = adapter.names();
+    (Box::new(adapter), names)
 }
 
 #[cfg(test)]
@@ -193,7 +202,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use bickford::abi::Opcode;
-    use bickford::path;
     use bickford::transport::memory::Kernel;
 
     use super::*;

@@ -1,0 +1,362 @@
+//! Programs: a command line, the background, and the end of a mount.
+
+use std::ffi::{CStr, CString, OsStr, OsString, c_char};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::{Arc, OnceLock};
+
+use ::bickford_program::{Invocation, Opened, Program};
+use bickford::path::Names;
+use bickford::{FileSystem, MountedSession, path};
+use clap::{Arg, ArgAction, ArgMatches};
+
+use crate::abi::{
+    BICKFORD_LOG_DEBUG, BICKFORD_LOG_ERROR, BICKFORD_LOG_INFO, BICKFORD_LOG_WARNING,
+    bickford_callbacks, bickford_config, bickford_flag, bickford_invocation, bickford_program,
+};
+use crate::dispatch::{Callbacks, User};
+use crate::guard::{Failure, guarded, message, text};
+use crate::options::Options;
+use crate::paths::over_paths;
+use crate::session::{self, Held, Registered};
+
+/// Room for the message of `open`.
+const MESSAGE: usize = 1024;
+
+/// Strings that C has while the program runs, and which of them are the values.
+struct Kept {
+    source: CString,
+    mountpoint: CString,
+    values: Vec<Option<CString>>,
+}
+
+/// What C passed.
+struct Given {
+    program: bickford_program,
+    words: Vec<OsString>,
+    /// The names of the program's own flags.
+    flags: Vec<String>,
+    options: Options,
+    callbacks: Callbacks,
+    user: User,
+}
+
+/// Text of the program's description; `None` for NULL.
+///
+/// # Safety
+/// `given` is null or NUL-terminated.
+unsafe fn described(given: *const c_char, what: &str) -> Result<Option<String>, Failure> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let given = unsafe { text(given, what)? };
+    let given = given.to_str();
+    given
+        .map(|given| Some(given.to_owned()))
+        .map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
+}
+
+/// # Safety
+/// As for [`described`].
+unsafe fn needed(given: *const c_char, what: &str) -> Result<String, Failure> {
+    // SAFETY: the caller's promise.
+    let given = unsafe { described(given, what)? };
+    let given = given.filter(|given| !given.is_empty());
+    given.ok_or_else(|| Failure::argument(format!("{what} is NULL or empty; pass a string")))
+}
+
+/// # Safety
+/// `argv` is null or points to `argc` NUL-terminated strings.
+unsafe fn words(argc: i32, argv: *const *mut c_char) -> Result<Vec<OsString>, Failure> {
+    let count = usize::try_from(argc).unwrap_or_default();
+    if argv.is_null() || count == 0 {
+        return Err(Failure::argument("argv is NULL or has no program's name"));
+    }
+    // SAFETY: the caller's promise.
+    let argv = unsafe { std::slice::from_raw_parts(argv, count) };
+    let word = |word: &*mut c_char| {
+        // SAFETY: as above.
+        let word = unsafe { text(*word, "a word of argv")? };
+        Ok(OsStr::from_bytes(word.to_bytes()).to_owned())
+    };
+    argv.iter().map(word).collect()
+}
+
+/// # Safety
+/// The program's flags are as many as it says, with strings as for [`described`].
+unsafe fn flags(program: &bickford_program) -> Result<Vec<Arg>, Failure> {
+    if program.flags.is_null() {
+        return Ok(Vec::new());
+    }
+    let count = usize::try_from(program.flag_count).unwrap_or_default();
+    // SAFETY: the caller's promise.
+    let flags = unsafe { std::slice::from_raw_parts(program.flags, count) };
+    let flag = |flag: &bickford_flag| {
+        // SAFETY: as above.
+        let (name, value, initial, help) = unsafe {
+            (
+                needed(flag.name, "the name of a flag")?,
+                described(flag.value, "the value of a flag")?,
+                described(flag.initial, "the initial value of a flag")?,
+                described(flag.help, "the help of a flag")?,
+            )
+        };
+        let arg = Arg::new(name.clone()).long(name);
+        let arg = match value {
+            Some(value) => arg
+                .value_name(value)
+                .value_parser(clap::value_parser!(OsString)),
+            None => arg.action(ArgAction::SetTrue),
+        };
+        let arg = match initial {
+            Some(initial) => arg.default_value(initial),
+            None => arg,
+        };
+        Ok(arg.help(help.unwrap_or_default()))
+    };
+    flags.iter().map(flag).collect()
+}
+
+impl Given {
+    /// Reads the arguments, and makes the program of them.
+    ///
+    /// # Safety
+    /// As for [`bickford_program_run`].
+    unsafe fn read(
+        (argc, argv): (i32, *const *mut c_char),
+        program: *const bickford_program,
+        config: *const bickford_config,
+        callbacks: *const bickford_callbacks,
+        parse: impl FnOnce(&str) -> Result<Options, Failure>,
+    ) -> Result<(Self, Program), Failure> {
+        // SAFETY: the caller's promises.
+        let program = unsafe { program.as_ref() };
+        let program = *program.ok_or_else(|| Failure::argument("program is NULL"))?;
+        session::check_version(program.abi_version)?;
+        // SAFETY: the caller's promises.
+        let (words, name, version, about, source, text, config, flags) = unsafe {
+            (
+                words(argc, argv)?,
+                needed(program.name, "the name of the program")?,
+                described(program.version, "the version of the program")?,
+                described(program.about, "what the program is about")?,
+                described(program.source, "the source of the program")?,
+                described(program.options, "options")?,
+                session::config(config)?,
+                flags(&program)?,
+            )
+        };
+        let options = parse(&text.unwrap_or_default())?;
+        let config = options.adjusted(config);
+        // SAFETY: the caller's promise.
+        let (callbacks, user) = unsafe { session::callbacks(callbacks, config, &options) }?;
+        let names = flags.iter().map(|flag| flag.get_id().to_string()).collect();
+        let made = Program::new(&name)
+            .about(about.unwrap_or_default())
+            .version(version.unwrap_or_default())
+            .mount_options(options.mount.clone())
+            .session_config(options.session(&config))
+            .log_modules(&[TARGET]);
+        let made = flags.into_iter().fold(made, Program::flag);
+        let made = match source {
+            Some(shown) if program.source_is_path != 0 => made.source_path(shown),
+            Some(shown) => made.source_name(shown),
+            None => made,
+        };
+        let given = Self {
+            program,
+            words,
+            flags: names,
+            options,
+            callbacks,
+            user,
+        };
+        Ok((given, made))
+    }
+
+    /// Opens what is served, as the command line asks, and has C told of the session.
+    fn open(&self, given: &mut Invocation) -> Opened<()> {
+        let Some(open) = self.program.open else {
+            return Ok(());
+        };
+        let kept = Kept::new(given, &self.flags)?;
+        let values = kept.values.iter();
+        let values = values
+            .map(|value| value.as_ref().map_or(std::ptr::null(), |it| it.as_ptr()))
+            .collect::<Vec<_>>();
+        let invocation = bickford_invocation {
+            source: kept.source.as_ptr(),
+            mountpoint: kept.mountpoint.as_ptr(),
+            values: values.as_ptr(),
+            value_count: values.len() as u64,
+        };
+        let mut room = [0 as c_char; MESSAGE];
+        // SAFETY: the function was passed with this signature; its arguments live during the call.
+        let code = unsafe {
+            open(
+                self.user.0,
+                &raw const invocation,
+                room.as_mut_ptr(),
+                room.len() as u64,
+            )
+        };
+        given.keep(kept);
+        if code == 0 {
+            return Ok(());
+        }
+        // It may have filled all of it.
+        let bytes = room.map(|byte| byte as u8);
+        let told = CStr::from_bytes_until_nul(&bytes).map_or(&bytes[..], CStr::to_bytes);
+        Err(match (told.is_empty(), code) {
+            (false, _) => String::from_utf8_lossy(told).into_owned().into(),
+            (true, 1..) => io::Error::from_raw_os_error(code).into(),
+            (true, _) => format!("it could not be opened ({code})").into(),
+        })
+    }
+
+    fn run<F: FileSystem>(
+        self,
+        made: Program,
+        serve: impl FnOnce(Callbacks, &Options, path::Options) -> (F, Option<Names>),
+    ) -> i32 {
+        let words = self.words.clone();
+        let status = made.run_as(words, |given| {
+            self.open(given)?;
+            let (filesystem, names) = serve(self.callbacks, &self.options, given.path_options);
+            let (begun, user) = (self.program.begun, self.user);
+            // The registration goes with the mount.
+            let session = Arc::<OnceLock<Registered>>::default();
+            given.keep(Arc::clone(&session));
+            given.when_mounted(move |mounted| {
+                let registered = register(mounted, names)?;
+                let number = registered.number();
+                let _ = session.set(registered);
+                if let Some(begun) = begun {
+                    let user = user;
+                    // SAFETY: the function was passed with this signature.
+                    unsafe { begun(user.0, number) };
+                }
+                Ok(())
+            });
+            Ok(filesystem)
+        });
+        i32::from(status.0)
+    }
+}
+
+fn register(mounted: &Arc<MountedSession>, names: Option<Names>) -> Opened<Registered> {
+    let held = Held::begin(Arc::clone(mounted), names, None);
+    let held = held.map_err(|error| error.to_string())?;
+    Ok(held.register())
+}
+
+impl Kept {
+    fn new(given: &Invocation, flags: &[String]) -> Opened<Self> {
+        let text = |text: &OsStr| CString::new(text.to_owned().into_vec());
+        let values = flags.iter().map(|flag| value(given.matches(), flag));
+        let values = values.map(|value| value.as_deref().map(text).transpose());
+        Ok(Self {
+            source: text(&given.source)?,
+            mountpoint: text(given.mountpoint.as_os_str())?,
+            values: values.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The value of a flag; that of one without is empty.
+fn value(matches: &ArgMatches, flag: &str) -> Option<OsString> {
+    match matches.try_get_one::<bool>(flag) {
+        Ok(given) => given.copied().unwrap_or_default().then(OsString::new),
+        Err(_) => matches.get_one::<OsString>(flag).cloned(),
+    }
+}
+
+/// A status for `main`: what is wrong with the program itself is said like what is wrong with its command line.
+fn status(entry: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    match guarded(entry) {
+        status @ 0.. => status,
+        _ => {
+            let _ = writeln!(io::stderr(), "bickford: {}", message());
+            1
+        }
+    }
+}
+
+/// What `main` of a program does: reads the command line, mounts a file system that callbacks serve, goes into the background,
+/// logs, and unmounts when a signal comes. Returns the status for `main`: zero when the mount answers, or with `-f` when it has
+/// ended. `--help` shows the command line, which is that of mount.fuse3(8) with more; mount(8) and
+/// fstab(5) can mount it, where it is found in PATH under its name.
+///
+/// The background is the program itself run again, so that what stands in `main` before this happens in each of its
+/// processes; what is served is opened by `open` in the one that serves. To be called once, and without `bickford_log`: the log
+/// goes where the command line says, and `bickford_log_line` writes to it.
+///
+/// # Safety
+/// `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its
+/// functions can be called with the `user` of the callbacks; `config` and `callbacks` are as for `bickford_mount`. All stays until this
+/// returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_program_run(
+    argc: i32,
+    argv: *const *mut c_char,
+    program: *const bickford_program,
+    config: *const bickford_config,
+    callbacks: *const bickford_callbacks,
+) -> i32 {
+    status(|| {
+        // SAFETY: the caller's promises.
+        let (given, made) =
+            unsafe { Given::read((argc, argv), program, config, callbacks, Options::parse) }?;
+        Ok(given.run(made, |callbacks, _, _| (callbacks, None)))
+    })
+}
+
+/// The same for a file system over paths (`bickford_mount_paths`). `-o` has the options of fuse(8) as well.
+///
+/// # Safety
+/// As for `bickford_program_run`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_program_run_paths(
+    argc: i32,
+    argv: *const *mut c_char,
+    program: *const bickford_program,
+    config: *const bickford_config,
+    callbacks: *const bickford_callbacks,
+) -> i32 {
+    status(|| {
+        // SAFETY: the caller's promises.
+        let (given, made) =
+            unsafe { Given::read((argc, argv), program, config, callbacks, Options::for_paths) }?;
+        let made = made.path_options(given.options.paths);
+        Ok(given.run(made, |callbacks, options, paths| {
+            let (filesystem, names) = over_paths(callbacks, paths, options.at_once);
+            (filesystem, Some(names))
+        }))
+    })
+}
+
+/// As `--log` names what a program itself writes.
+const TARGET: &str = "program";
+
+/// Writes a line to the log of a program (`bickford_program_run`), or to who listens to the library's (`bickford_log`): `level` is one of
+/// `BICKFORD_LOG_*`. In the background nobody sees what is written to standard error. `--log program=debug` names these lines.
+///
+/// # Safety
+/// `text` is NUL-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_log_line(level: u32, text: *const c_char) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let text = unsafe { self::text(text, "text")? };
+        let text = text.to_string_lossy();
+        match level {
+            BICKFORD_LOG_ERROR => tracing::error!(target: TARGET, "{text}"),
+            BICKFORD_LOG_WARNING => tracing::warn!(target: TARGET, "{text}"),
+            BICKFORD_LOG_INFO => tracing::info!(target: TARGET, "{text}"),
+            BICKFORD_LOG_DEBUG => tracing::debug!(target: TARGET, "{text}"),
+            _ => return Err(Failure::argument(format!("{level} is no level of the log"))),
+        }
+        Ok(0)
+    })
+}

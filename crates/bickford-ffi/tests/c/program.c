@@ -1,0 +1,118 @@
+/* A program with flags and a source of its own: `program FILE MOUNTPOINT` shows one file, `says`, with a greeting and
+ * what FILE has. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bickford.h"
+#include "check.h"
+
+struct state {
+	char text[256];
+	const char *source;
+	uint64_t session;
+};
+
+static int32_t open_it(void *user, const bickford_invocation *given, char *message, uint64_t room)
+{
+	struct state *state = user;
+	FILE *file = fopen(given->source, "r");
+	size_t length;
+
+	CHECK(given->value_count == 3);
+	if (file == NULL && given->values[2] != NULL)
+		return errno;
+	if (file == NULL) {
+		snprintf(message, room, "%s: %s", given->source, strerror(errno));
+		return -1;
+	}
+	CHECK(given->mountpoint[0] != '\0');
+	length = snprintf(state->text, sizeof state->text, "%s%s ", given->values[0],
+		given->values[1] != NULL && given->values[1][0] == '\0' ? "!" : "");
+	length += fread(state->text + length, 1, sizeof state->text - length - 1, file);
+	state->text[length] = '\0';
+	state->source = given->source;
+	fclose(file);
+	return 0;
+}
+
+static void begun(void *user, uint64_t session)
+{
+	struct state *state = user;
+	char line[128];
+
+	state->session = session;
+	CHECK(bickford_session_wait(session, 0) == BICKFORD_ERROR_TIMEOUT);
+	snprintf(line, sizeof line, "%s is there, connection %d", state->source,
+		bickford_session_connection(session) >= 0);
+	CHECK(bickford_log_line(BICKFORD_LOG_INFO, line) == 0);
+	CHECK(bickford_log_line(99, line) != 0);
+	CHECK(bickford_log_line(BICKFORD_LOG_INFO, NULL) != 0);
+}
+
+static int32_t dispatch(void *user, const bickford_request *request, bickford_answer *answer,
+	bickford_reply *reply)
+{
+	struct state *state = user;
+	size_t length = strlen(state->text);
+
+	switch (request->operation) {
+	case BICKFORD_OP_GETATTR:
+		if (strcmp(request->path, "/") == 0) {
+			answer->attr.mode = S_IFDIR | 0755;
+		} else if (strcmp(request->path, "/says") == 0) {
+			answer->attr.mode = S_IFREG | 0644;
+			answer->attr.size = length;
+		} else {
+			return ENOENT;
+		}
+		return 0;
+	case BICKFORD_OP_READDIR:
+		return bickford_reply_list(reply, (const uint8_t *)"says", 4, S_IFREG, NULL) == 0 ? 0 : EIO;
+	case BICKFORD_OP_READ:
+		if (request->offset < length) {
+			answer->data_length = length - request->offset;
+			memcpy(answer->data, state->text + request->offset, answer->data_length);
+		}
+		return 0;
+	default:
+		return ENOSYS;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const bickford_flag flags[] = {
+		{.name = "greeting", .value = "TEXT", .initial = "Hello", .help = "How it begins"},
+		{.name = "aloud", .help = "With an exclamation mark"},
+		{.name = "terse", .help = "Says nothing but the errno"},
+	};
+	struct state state = {.session = 0};
+	bickford_program program = {
+		.abi_version = BICKFORD_ABI_VERSION,
+		.source_is_path = 1,
+		.name = "greeter",
+		.version = "3.1",
+		.about = "Greets",
+		.source = "FILE",
+		.options = "ro,attr_timeout=0,max_background=5",
+		.flags = flags,
+		.flag_count = 3,
+		.open = open_it,
+		.begun = begun,
+	};
+	bickford_callbacks callbacks = {
+		.user = &state,
+		.operations = BIT(BICKFORD_OP_GETATTR) | BIT(BICKFORD_OP_READDIR) | BIT(BICKFORD_OP_READ),
+		.dispatch = dispatch,
+	};
+
+	if (argc > 1 && strcmp(argv[1], "nameless") == 0)
+		program.name = NULL;
+	if (argc > 1 && strcmp(argv[1], "outdated") == 0)
+		program.abi_version = 0;
+	if (argc > 1 && strcmp(argv[1], "nodes") == 0)
+		return bickford_program_run(argc - 1, argv + 1, &program, NULL, &callbacks);
+	return bickford_program_run_paths(argc, argv, &program, NULL, &callbacks);
+}

@@ -1,0 +1,181 @@
+//! A program in C that has its command line, background and end from the library.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail so")]
+
+#[path = "c_programs/building.rs"]
+mod building;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use bickford::mount::{MountEntry, Unmount, unmount};
+
+use building::{DEADLINE, clean_up, compile, compile_from, may_mount};
+
+/// Runs `test` with a mount point, which is taken away when it is late.
+fn watched(place: &Path, test: impl FnOnce(&Path)) {
+    let mountpoint = place.join("mnt");
+    std::fs::create_dir(&mountpoint).unwrap();
+    let (ends, ended) = channel::<()>();
+    let late = mountpoint.clone();
+    let watchdog = std::thread::spawn(move || {
+        if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+            let _ = unmount(&late, Unmount::Force);
+            clean_up(&late);
+            return true;
+        }
+        false
+    });
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&mountpoint)));
+    drop(ends);
+    let late = watchdog.join().unwrap();
+    clean_up(&mountpoint);
+    assert!(!late, "it did not end within {DEADLINE:?}");
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn run(program: &Path, words: &[&str]) -> Output {
+    Command::new(program).args(words).output().unwrap()
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, status: i32, part: &str) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{told}");
+    assert!(told.contains(part), "{part:?} in {told:?}");
+}
+
+#[track_caller]
+fn assert_silent(output: &Output) {
+    let empty = output.stdout.is_empty() && output.stderr.is_empty();
+    assert!(output.status.success() && empty, "{output:?}");
+}
+
+fn text(path: PathBuf) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn await_line(log: &Path, part: &str) -> String {
+    let until = Instant::now() + DEADLINE / 2;
+    loop {
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        if let Some(line) = log.lines().find(|line| line.contains(part)) {
+            return line.to_owned();
+        }
+        assert!(Instant::now() < until, "no {part:?} in {log:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn it_has_flags_a_source_and_a_log() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let [file, log] = ["file", "log"].map(|name| place.path().join(name));
+    std::fs::write(&file, "world").unwrap();
+    let name = |path: &Path| path.to_str().unwrap().to_owned();
+    let log_file = format!("log-file={}", name(&log));
+    watched(place.path(), |mountpoint| {
+        let options = format!("greeting=Ahoy,aloud,umask=022,{log_file}");
+        let words = [&name(&file), "-o", &options, &name(mountpoint)];
+        assert_silent(&run(&program, &words));
+        assert_eq!(text(mountpoint.join("says")), "Ahoy! world");
+        let entry = MountEntry::at(mountpoint).unwrap().unwrap();
+        assert_eq!(entry.fs_type, "fuse.greeter");
+        assert_eq!(entry.source, file.as_os_str());
+        assert!(
+            entry
+                .flags()
+                .contains(bickford::mount::GenericFlags::READ_ONLY)
+        );
+        let mode = std::fs::metadata(mountpoint.join("says")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
+        assert_eq!(mode & 0o7777, 0o755);
+        let line = await_line(&log, " is there, connection 1");
+        assert!(
+            line.contains("INFO program: ") && line.contains(&name(&file)),
+            "{line}"
+        );
+        unmount(mountpoint, Unmount::Normal).unwrap();
+        await_line(&log, "unmounted");
+    });
+}
+
+#[test]
+fn it_says_what_is_wrong() {
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let help = run(&program, &["--help"]);
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for part in [
+        "Greets",
+        "<FILE> <MOUNTPOINT>",
+        "--greeting <TEXT>",
+        "[default: Hello]",
+        "--aloud",
+        "umask",
+    ] {
+        assert!(help.contains(part), "{part:?} in {help}");
+    }
+    let version = run(&program, &["-V"]);
+    assert!(
+        version.stdout.starts_with(b"greeter 3.1 (bickford "),
+        "{version:?}"
+    );
+    assert_refused(&run(&program, &["x"]), 2, "<FILE> <MOUNTPOINT>");
+    assert_refused(
+        &run(&program, &["x", "/", "-o", "greting=x"]),
+        1,
+        "'greeting'",
+    );
+    assert_refused(
+        &run(&program, &["nameless"]),
+        1,
+        "bickford: the name of the program",
+    );
+    assert_refused(
+        &run(&program, &["outdated"]),
+        1,
+        "version 0 of the interface",
+    );
+    // Over inodes there is no attr_timeout for all.
+    assert_refused(&run(&program, &["nodes"]), 1, "attr_timeout");
+    if !may_mount() {
+        return;
+    }
+    for flag in ["--aloud", "-f"] {
+        let refused = run(&program, &["/no/such", flag, "/mnt"]);
+        assert_refused(&refused, 1, "greeter: /no/such: No such file or directory");
+    }
+    let refused = run(&program, &["/no/such", "--terse", "/mnt"]);
+    assert_refused(
+        &refused,
+        1,
+        "greeter: No such file or directory (os error 2)",
+    );
+}
+
+/// As README.md has it, but for where the library is.
+#[test]
+fn the_example_says_hello() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile_from("../../examples/c", "hello", place.path());
+    watched(place.path(), |mountpoint| {
+        assert_silent(&run(&program, &[mountpoint.to_str().unwrap()]));
+        assert_eq!(text(mountpoint.join("hello")), "Hello, world!\n");
+        let names = std::fs::read_dir(mountpoint).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["hello"]);
+        unmount(mountpoint, Unmount::Normal).unwrap();
+    });
+}
