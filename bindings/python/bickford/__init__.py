@@ -1,12 +1,17 @@
 """FUSE file systems over paths in Python, by Bickford's C interface.
 
-A file system is a class with the methods of `FileSystem` that it needs; `mount` serves it:
+A file system is a class with the methods of `FileSystem` that it needs. `run` makes a program of it, with a command line:
 
     class Hello(bickford.FileSystem):
         def getattr(self, path, handle):
             if path == "/":
                 return bickford.Attributes(stat.S_IFDIR | 0o755)
             raise FileNotFoundError(errno.ENOENT, path)
+
+    if __name__ == "__main__":
+        sys.exit(bickford.run(Hello, "hello"))
+
+Within another program `mount` serves it:
 
     with bickford.mount(Hello(), "/mnt/hello") as session:
         session.wait()
@@ -26,9 +31,23 @@ from ctypes import byref, c_uint64
 
 from .filesystem import Attributes, Caller, FileSystem, Statfs, caller
 from .interface import ABI_VERSION, ERROR_TIMEOUT, UNMOUNT, Callbacks, Config, Error, check, load
+from .program import Flag, Given, run
 from .server import Server
 
-__all__ = ["Attributes", "Caller", "Error", "FileSystem", "Session", "Statfs", "caller", "mount", "version"]
+__all__ = [
+    "Attributes",
+    "Caller",
+    "Error",
+    "FileSystem",
+    "Flag",
+    "Given",
+    "Session",
+    "Statfs",
+    "caller",
+    "mount",
+    "run",
+    "version",
+]
 
 
 # The library goes on calling these, whether the program keeps them or not.

@@ -70,6 +70,9 @@ class FileSystem:
     has no name any more.
     """
 
+    def __init__(self, given=None):
+        """`given` is what the command line asks for, where `run` makes it."""
+
     def getattr(self, path, handle):
         """`Attributes` or an `os.stat_result`; FileNotFoundError where there is no such file."""
         raise NotImplementedError

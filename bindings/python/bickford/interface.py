@@ -220,6 +220,39 @@ class Callbacks(Structure):
     _fields_ = [("user", c_void_p), ("operations", c_uint64), ("dispatch", Dispatch)]
 
 
+class Flag(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p), ("initial", c_char_p), ("help", c_char_p)]
+
+
+class Invocation(Structure):
+    _fields_ = [
+        ("source", c_char_p),
+        ("mountpoint", c_char_p),
+        ("values", POINTER(c_char_p)),
+        ("value_count", c_uint64),
+    ]
+
+
+Open = CFUNCTYPE(c_int32, c_void_p, POINTER(Invocation), c_void_p, c_uint64)
+Begun = CFUNCTYPE(None, c_void_p, c_uint64)
+
+
+class Program(Structure):
+    _fields_ = [
+        ("abi_version", c_uint32),
+        ("source_is_path", c_uint32),
+        ("name", c_char_p),
+        ("version", c_char_p),
+        ("about", c_char_p),
+        ("source", c_char_p),
+        ("options", c_char_p),
+        ("flags", POINTER(Flag)),
+        ("flag_count", c_uint64),
+        ("open", Open),
+        ("begun", Begun),
+    ]
+
+
 class Error(Exception):
     """What the library could not do, in its own words."""
 
@@ -245,6 +278,8 @@ def load():
     found = library.bickford_abi_version()
     if found != ABI_VERSION:
         raise ImportError(f"{name} has version {found} of the interface, this module is for {ABI_VERSION}")
+    if not hasattr(library, "bickford_program_run_paths"):
+        raise ImportError(f"{name} is older than this module; install both of one version of Bickford")
     library.bickford_version.restype = c_char_p
     library.bickford_last_error.restype = c_char_p
     library.bickford_session_connection.restype = c_int64
@@ -260,6 +295,14 @@ def load():
         POINTER(Callbacks),
         POINTER(c_uint64),
     ]
+    library.bickford_program_run_paths.argtypes = [
+        c_int32,
+        POINTER(c_char_p),
+        POINTER(Program),
+        POINTER(Config),
+        POINTER(Callbacks),
+    ]
+    library.bickford_log_line.argtypes = [c_uint32, c_char_p]
     return library
 
 

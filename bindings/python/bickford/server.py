@@ -53,17 +53,18 @@ class Handles:
 
 
 class Server:
-    """Turns requests into calls of a file system."""
+    """Turns requests into calls of a file system, or of one of a class that `serve` brings later."""
 
     def __init__(self, library, file_system):
         self._library = library
+        self._class = file_system if isinstance(file_system, type) else type(file_system)
         self._fs = file_system
         self._handles = Handles()
         self.callback = Dispatch(self._dispatch)
 
     def operations(self):
         def overridden(name):
-            return getattr(type(self._fs), name, None) is not getattr(FileSystem, name)
+            return getattr(self._class, name, None) is not getattr(FileSystem, name)
 
         wanted = sum(1 << number for name, number in OPERATIONS.items() if overridden(name))
         if any(overridden(name) for name in ("chmod", "chown", "truncate", "utimens")):
@@ -74,6 +75,9 @@ class Server:
         if overridden("opendir"):
             wanted |= 1 << OPERATIONS["releasedir"]
         return wanted
+
+    def serve(self, file_system):
+        self._fs = file_system
 
     def _dispatch(self, _user, request, answer, reply):
         request, answer = request.contents, answer.contents

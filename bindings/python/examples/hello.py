@@ -1,12 +1,11 @@
 """A file system with one file. As root:
 
-    mkdir /tmp/hello && python3 hello.py /tmp/hello &
+    mkdir /tmp/hello && python3 hello.py /tmp/hello
     cat /tmp/hello/hello
     umount /tmp/hello
 """
 
 import errno
-import signal
 import stat
 import sys
 
@@ -30,17 +29,5 @@ class Hello(bickford.FileSystem):
         return TEXT[offset : offset + size]
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(f"usage: {sys.argv[0]} MOUNTPOINT")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with bickford.mount(Hello(), sys.argv[1], "fsname=hello,ro") as session:
-            session.wait()
-    except bickford.Error as error:
-        sys.exit(f"hello: {error}")
-    except KeyboardInterrupt:
-        pass  # and unmounted
-
-
-main()
+if __name__ == "__main__":
+    sys.exit(bickford.run(Hello, "hello", about="A file system with one file", options="ro"))

@@ -1,11 +1,10 @@
 """Passes a directory through, each operation to the system call of its name. As root:
 
-    python3 mirror.py SOURCE MOUNTPOINT [OPTIONS]
+    python3 mirror.py SOURCE MOUNTPOINT
 """
 
 import errno
 import os
-import signal
 import sys
 
 import bickford
@@ -15,8 +14,11 @@ LEFT_OUT = os.O_APPEND | os.O_DIRECT
 
 
 class Mirror(bickford.FileSystem):
-    def __init__(self, source):
-        self.source = source
+    def __init__(self, given):
+        os.scandir(given.source).close()  # says what is wrong with it
+        self.source = os.path.realpath(given.source)
+        # The caller's umask comes with each request, and is taken off already.
+        os.umask(0)
 
     def below(self, path):
         return self.source + path
@@ -139,21 +141,6 @@ class Mirror(bickford.FileSystem):
         return os.lseek(handle, offset, whence)
 
 
-def main():
-    if len(sys.argv) not in (3, 4):
-        sys.exit(f"usage: {sys.argv[0]} SOURCE MOUNTPOINT [OPTIONS]")
-    source = os.path.realpath(sys.argv[1])
-    options = ",".join(["fsname=mirror,default_permissions", *sys.argv[3:]])
-    # The caller's umask comes with each request, and is taken off already.
-    os.umask(0)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with bickford.mount(Mirror(source), sys.argv[2], options) as session:
-            session.wait()
-    except bickford.Error as error:
-        sys.exit(f"mirror: {error}")
-    except KeyboardInterrupt:
-        pass  # and unmounted
-
-
-main()
+if __name__ == "__main__":
+    about = "A directory passed through"
+    sys.exit(bickford.run(Mirror, "mirror", about=about, source="SOURCE", options="default_permissions"))

@@ -17,6 +17,8 @@ TYPES = {
     "struct bickford_attr": interface.Attr,
     "struct bickford_statfs": interface.Statfs,
     "bickford_dispatch": interface.Dispatch,
+    "bickford_open": interface.Open,
+    "bickford_begun": interface.Begun,
 }
 
 
@@ -28,7 +30,7 @@ class Interface(unittest.TestCase):
         body = re.search(rf"typedef struct {name} {{(.*?)}} {name};", self.header, re.DOTALL)[1]
         for line in re.sub(r"//.*", "", body).split(";"):
             if line.strip():
-                of, pointer, field = re.fullmatch(r"\s*(.*?) (\*?)(\w+)", line, re.DOTALL).groups()
+                of, pointer, field = re.fullmatch(r"\s*(.*?) ((?:\*const )?\*?)(\w+)", line, re.DOTALL).groups()
                 yield field, ctypes.c_void_p if pointer else TYPES[of.removeprefix("const ")]
 
     def test_structures(self):
@@ -42,6 +44,17 @@ class Interface(unittest.TestCase):
             ("bickford_callbacks", interface.Callbacks),
         ):
             self.assertEqual(list(self.fields(name)), structure._fields_, name)
+
+    def test_structures_of_programs(self):
+        for name, structure in (
+            ("bickford_flag", interface.Flag),
+            ("bickford_invocation", interface.Invocation),
+            ("bickford_program", interface.Program),
+        ):
+            # What a pointer points to is the module's own.
+            numbers = (ctypes.c_uint32, ctypes.c_uint64, interface.Open, interface.Begun)
+            fields = [(field, of if of in numbers else ctypes.c_void_p) for field, of in structure._fields_]
+            self.assertEqual(list(self.fields(name)), fields, name)
 
     def test_numbers(self):
         given = dict(re.findall(r"#define (BICKFORD_\w+) \(?(-?\d+(?: << \d+)?)", self.header))

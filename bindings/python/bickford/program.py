@@ -1,0 +1,151 @@
+"""The main of a program that serves a file system."""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from ctypes import byref
+from dataclasses import dataclass
+from typing import Optional
+
+from .interface import ABI_VERSION, Begun, Callbacks, Config, Error, Open, Program, load
+from .interface import Flag as RawFlag
+from .server import Server
+
+_LOG = logging.getLogger("bickford")
+# BICKFORD_LOG_*, from what level of `logging` on.
+_LEVELS = ((logging.ERROR, 1), (logging.WARNING, 2), (logging.INFO, 3), (0, 4))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a program's own, `--name`, which may stand in `-o` as well. Without `value`, which is what the help calls its
+    value, it is given or not."""
+
+    name: str
+    value: Optional[str] = None
+    initial: Optional[str] = None
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a command line asks for."""
+
+    #: What stands before the mount point, an absolute path where it is one; the program's name where nothing does.
+    source: str
+    #: As it was given.
+    mountpoint: str
+    #: By name: text, None where there is no value; True or False for a flag without one.
+    flags: dict
+
+
+class _Lines(logging.Handler):
+    """Sends what is logged to the log of the program: standard error leads nowhere in the background."""
+
+    def __init__(self, library):
+        super().__init__()
+        self._library = library
+
+    def emit(self, record):
+        try:
+            level = next(number for least, number in _LEVELS if record.levelno >= least)
+            text = self.format(record).replace("\0", " ")
+            self._library.bickford_log_line(level, os.fsencode(text))
+        except Exception:
+            self.handleError(record)
+
+
+def _told(error):
+    """What a user is told of an exception."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+class _Running:
+    """A program, as the library sees it."""
+
+    def __init__(self, library, file_system, flags):
+        self._file_system = file_system
+        self._flags = flags
+        self.server = Server(library, file_system)
+        self.open = Open(self._open)
+
+    def _open(self, _user, given, message, room):
+        try:
+            self.server.serve(self._file_system(self._given(given.contents)))
+            return 0
+        except BaseException as error:  # SystemExit, too, would end nothing but this call
+            if not isinstance(error, (OSError, ValueError, Error, SystemExit)):
+                _LOG.exception("the file system could not be made")
+            text = os.fsencode(_told(error)).replace(b"\0", b" ")[: room - 1] + b"\0"
+            ctypes.memmove(message, text, len(text))
+            return -1
+
+    def _given(self, given):
+        flags = {}
+        for at, flag in enumerate(self._flags):
+            value = given.values[at]
+            text = None if value is None else os.fsdecode(value)
+            flags[flag.name] = text if flag.value is not None else text is not None
+        return Given(os.fsdecode(given.source), os.fsdecode(given.mountpoint), flags)
+
+
+def _text(text):
+    """For C; None stays."""
+    if text is None:
+        return None
+    encoded = os.fsencode(text)
+    if b"\0" in encoded:
+        raise ValueError(f"a NUL byte in {text!r}")
+    return encoded
+
+
+def run(file_system, name, *, about="", version="", source=None, source_is_path=True, options="", flags=(), workers=0,
+        max_write=0, max_readahead=0, arguments=None):
+    """All that the main of a program does: `sys.exit(bickford.run(Hello, "hello"))`.
+
+    Reads the command line, which is that of mount.fuse3(8) with more (`--help`), mounts, and returns when the mount answers, with the
+    status for `sys.exit`; the file system is served in the background. With `-f` it is served here. A signal
+    unmounts it, and mount(8) and fstab(5) can mount it.
+
+    `file_system` is a subclass of `FileSystem`, which is called with what is `Given`, in the process that serves. Where it
+    raises, nothing is mounted, and the user is told the exception. `source` is what
+    has to stand before the mount point, as the help calls it, a path unless `source_is_path` is false. `options` hold where the
+    command line does not say otherwise, as for `mount`; `flags` are `Flag`s of the program's own.
+
+    To be called once, by the main thread. The background is the program run again: what stands before this happens in each
+    of its processes.
+    """
+    library = load()
+    flags = list(flags)
+    running = _Running(library, file_system, flags)
+    raw = (RawFlag * len(flags))(*(RawFlag(*map(_text, (it.name, it.value, it.initial, it.help))) for it in flags))
+    program = Program(
+        abi_version=ABI_VERSION,
+        source_is_path=bool(source_is_path),
+        name=_text(name),
+        version=_text(version),
+        about=_text(about),
+        source=_text(source),
+        # Python's lock lets one call run at a time, so nothing is gained by making requests tasks.
+        options=_text(",".join(filter(None, [options, "at_once"]))),
+        flags=raw if flags else None,
+        flag_count=len(flags),
+        open=running.open,
+        begun=Begun(),
+    )
+    words = [_text(word) for word in (sys.argv if arguments is None else arguments)]
+    line = (ctypes.c_char_p * len(words))(*words)
+    config = Config(ABI_VERSION, workers, max_write, max_readahead)
+    callbacks = Callbacks(None, running.server.operations(), running.server.callback)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # The library has its own, and Python's would be told as well.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(_Lines(library))
+    sys.stdout.flush()
+    return library.bickford_program_run_paths(len(words), line, byref(program), byref(config), byref(callbacks))
