@@ -1,7 +1,8 @@
 //! FUSE file systems in Rust: protocol, transports, sessions and mounting.
 //!
 //! Begin with [`docs::concepts`], and with [`path`] for a first file system; then see
-//! [`docs::caching`], [`docs::lifetimes`] and [`docs::deadlocks`].
+//! [`docs::caching`], [`docs::lifetimes`] and [`docs::deadlocks`]. The command line and the background of a program
+//! that serves one are the crate `bickford-program`.
 
 pub mod backing;
 pub mod decode;
