@@ -244,7 +244,7 @@ impl Prepared {
                 let more = spawn::spawn(&rings.shared, queue)
                     .and_then(|starting| starting.go(dispatcher, Role::First));
                 if let Err(error) = more {
-                    tracing::warn!(queue = queue.number, "no further thread: {error}");
+                    spawn::say_no_thread(queue, &error);
                 }
             }
         }

@@ -94,6 +94,17 @@ impl Starting {
     }
 }
 
+/// Says why there is no further thread: nothing is wrong where the connection has just ended.
+pub(super) fn say_no_thread(queue: &Queue, error: &io::Error) {
+    let queue = queue.number;
+    match error.kind() {
+        io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted => {
+            tracing::debug!(queue, "no further thread: {error}");
+        }
+        _ => tracing::warn!(queue, "no further thread: {error}"),
+    }
+}
+
 fn run(
     shared: Arc<Shared>,
     queue: Arc<Queue>,

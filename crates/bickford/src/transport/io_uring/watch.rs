@@ -303,7 +303,7 @@ impl Watcher {
                 }
             }
             Err(error) => {
-                tracing::warn!(queue = queue.number, "no further thread: {error}");
+                spawn::say_no_thread(queue, &error);
                 self.failed = Some(Instant::now());
             }
         }
