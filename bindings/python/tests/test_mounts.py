@@ -453,6 +453,22 @@ class Programs(Mounted):
         subprocess.run(["umount", self.mount], check=True)
         self.until(lambda: self.daemon("greeter") is None)
 
+    def test_flags_of_the_mount_can_be_changed(self):
+        self.assertEqual(self.run_program(EXAMPLES / "hello.py", self.mount, "-o", "attr_timeout=7").stderr, "")
+
+        def remount(*words):
+            return self.run_program(EXAMPLES / "hello.py", self.mount, "-o", "remount", "-o", *words)
+
+        self.assertEqual(remount("rw,noatime,attr_timeout=7").stderr, "")
+        line = next(line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.mount) in line)
+        self.assertIn("noatime", line)
+        refused = remount("ro,attr_timeout=8")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("'attr_timeout=8' is not in force", refused.stderr)
+        refused = remount("ro", "--stats")
+        self.assertIn("'stats' is not in force", refused.stderr)
+        subprocess.run(["umount", self.mount], check=True)
+
     def test_what_is_wrong_is_said(self):
         source = self.directory / "source"
         source.write_text("world")

@@ -226,11 +226,13 @@ impl<A: clap::Args> Program<A> {
         if let Some(status) = apart::unmount_if_asked() {
             return status;
         }
-        if !std::env::args_os().eq(words.iter().cloned()) {
+        let own = std::env::args_os();
+        let before = own.len().saturating_sub(words.len());
+        if !own.eq(words.iter().cloned()) {
             apart::set_interpreted();
         }
         let helper = is_helper(words.first());
-        let call = match line::form(words) {
+        let call = match line::form(words.clone()) {
             Ok(call) => call,
             Err(error) => return status::fail(&Failure::from(error), status::USAGE),
         };
@@ -245,7 +247,7 @@ impl<A: clap::Args> Program<A> {
         let done = |()| Status::SUCCESS;
         let result = match (call.fake, line.is_remount()) {
             (true, _) => line.check(&self).map(done),
-            (false, true) => line.remount(&self).map(done),
+            (false, true) => line.remount(&self, words, before).map(done),
             (false, false) => line.serve(self, open),
         };
         status::finish(result, helper)

@@ -27,6 +27,10 @@ const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd", "blks
 pub struct Remount<'a> {
     /// Where the mount is, as given.
     pub mountpoint: &'a Path,
+    /// The command line of this program, its name first.
+    pub words: Vec<OsString>,
+    /// How many words an interpreter has before that, here and where the daemon runs.
+    pub before: usize,
     /// All options of `-o`.
     pub options: Vec<String>,
     /// The names of those that are settled when it is mounted, besides the mount's.
@@ -75,7 +79,7 @@ impl Remount<'_> {
 
     /// Refuses what is asked for beside flags and is not in force.
     fn refuse_others(&self, entry: &MountEntry, fixed: &[String]) -> Result<(), Failure> {
-        let flags = self.flags_of(std::env::args_os().collect(), true);
+        let flags = self.flags_of(self.words.clone(), true);
         let told = fixed.iter().any(|option| !kernel_tells(entry, option)) || !flags.is_empty();
         let daemon = told.then(|| self.daemon_of(entry)).flatten();
         let answers = daemon.is_some();
@@ -109,6 +113,7 @@ impl Remount<'_> {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let words = line.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let words = words
+            .skip(self.before)
             .map(|word| OsStr::from_bytes(word).to_owned())
             .collect::<Vec<_>>();
         let options = (self.matches)(words.clone()).and_then(|given| {

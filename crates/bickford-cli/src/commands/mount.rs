@@ -144,6 +144,8 @@ fn remount(arguments: &Arguments) -> Result<(), Failure> {
     };
     let remount = Remount {
         mountpoint: &arguments.mountpoint,
+        words: std::env::args_os().collect(),
+        before: 0,
         options: arguments.flags.split_options().collect(),
         settled: &[],
         command: mount,

@@ -206,7 +206,13 @@ impl<A: clap::Args> Line<A> {
         options.any(|option| option == REMOUNT)
     }
 
-    pub(super) fn remount(&self, program: &Program<A>) -> Result<(), Failure> {
+    /// `words` and `before` as for [`Remount`].
+    pub(super) fn remount(
+        &self,
+        program: &Program<A>,
+        words: Vec<OsString>,
+        before: usize,
+    ) -> Result<(), Failure> {
         let command = Self::command(program);
         let others = match program.path_options {
             Some(_) => path::Options::known_names().collect::<Vec<_>>(),
@@ -214,6 +220,8 @@ impl<A: clap::Args> Line<A> {
         };
         let remount = Remount {
             mountpoint: &self.mountpoint,
+            words,
+            before,
             options: self.common.flags.split_options().collect(),
             command: &command,
             matches: &|words| matches(&command, form(words).ok()?.arguments).ok(),
