@@ -32,8 +32,8 @@ impl Mirror {
 
 impl FileSystem for Mirror {
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
-        // The source's ACLs are obeyed, and not only kept.
-        negotiation.want(InitFlags::POSIX_ACL);
+        // The source's ACLs are obeyed, and not only kept; a default ACL takes the place of the umask.
+        negotiation.want(InitFlags::POSIX_ACL | InitFlags::DONT_MASK);
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl FileSystem for Mirror {
 
     fn mkdir(&self, cx: &Context<'_>, path: &Path, new: New) -> Result<()> {
         let place = self.source.place(path)?;
-        fs::mkdirat(&place, place.name(), Mode::from_raw_mode(new.mode))?;
+        place.mkdir(new)?;
         place.give(cx, None)
     }
 
@@ -170,9 +170,9 @@ fn main() -> ExitCode {
         .mount_options(for_all())
         .path_options(options)
         .run(|given| {
-            let source = Directory::new(&given.source)?;
+            let source = Directory::new(&given.source)?.mount_flags(given.mount_options.flags);
             let open = Handles::default();
-            // The callers' is applied already.
+            // The callers' counts.
             rustix::process::umask(Mode::empty());
             Ok(Adapter::new(Mirror { source, open }, given.path_options))
         })

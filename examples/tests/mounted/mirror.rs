@@ -62,6 +62,50 @@ fn acls_are_obeyed() {
     example.finish();
 }
 
+/// The modes of what a user with a umask makes in a directory, without and with a default ACL.
+fn made_in(directory: &Path) -> Vec<u32> {
+    let mut modes = Vec::new();
+    for (name, acl) in [("plain", false), ("ruled", true)] {
+        let within = directory.join(name);
+        fs::create_dir(&within).unwrap();
+        fs::set_permissions(&within, Permissions::from_mode(0o777)).unwrap();
+        if acl {
+            let mut command = Command::new("setfacl");
+            command.args(["-d", "-m", "u::rwx,g::rwx,o::r-x"]);
+            assert!(command.arg(&within).status().unwrap().success());
+        }
+        let mut command = Command::new("sh");
+        let line = "umask 073; echo > file; mkdir directory; mkfifo pipe";
+        command.args(["-c", line]).current_dir(&within);
+        assert!(command.uid(5).gid(5).status().unwrap().success());
+        for made in ["file", "directory", "pipe"] {
+            let mode = fs::metadata(within.join(made)).unwrap().permissions();
+            modes.push(mode.mode());
+        }
+    }
+    modes
+}
+
+#[test]
+fn a_default_acl_takes_the_place_of_the_umask() {
+    if !can_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let [lower, beside] = ["lower", "beside"].map(|name| place.path().join(name));
+    for directory in [place.path(), &lower, &beside] {
+        let _ = fs::create_dir(directory);
+        fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    }
+    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &[&lower]);
+    fs::set_permissions(example.path(".."), Permissions::from_mode(0o755)).unwrap();
+    let natively = made_in(&beside);
+    assert_eq!(natively[0] & 0o777, 0o604);
+    assert_eq!(natively[3] & 0o777, 0o664);
+    assert_eq!(made_in(&example.path("")), natively);
+    example.finish();
+}
+
 #[test]
 fn a_directory_is_synced() {
     if !can_mount() {

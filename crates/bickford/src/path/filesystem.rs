@@ -22,7 +22,8 @@ macro_rules! define_filesystem {
         /// Paths begin with `/`, the root of the mount, and stay right while a method runs: renames
         /// wait. A method that waits keeps a worker busy meanwhile, and what would rename or remove
         /// its path. What is not implemented answers ENOSYS; where the kernel then does not ask
-        /// again, it costs nothing. Names that are made keep the caller's umask off already.
+        /// again, it costs nothing. Names that are made have the caller's umask off already, unless
+        /// [`bickford_abi::InitFlags::DONT_MASK`] is wanted in `init`.
         pub trait FileSystem: Send + Sync + 'static {
             /// The session begins: choose from what the kernel offers, for instance locks between
             /// hosts ([`bickford_abi::InitFlags::POSIX_LOCKS`],

@@ -62,7 +62,7 @@ impl<'a> From<&'a str> for Subject<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct New {
-    /// Type and permissions; the umask is applied already.
+    /// Type and permissions; the umask is applied already unless `DONT_MASK` was negotiated.
     pub mode: u32,
     /// Device number in the kernel's 32-bit form, for device nodes.
     pub rdev: u32,

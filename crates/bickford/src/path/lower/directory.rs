@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 
 use super::File;
+use crate::mount::GenericFlags;
 use crate::ops::decode_device;
 use crate::path::{Handles, Listing, New, Open, Subject};
 use crate::{Context, Errno, Result};
@@ -26,6 +27,8 @@ const OPEN: OFlags = OFlags::RWMODE
 #[derive(Debug)]
 pub struct Directory {
     root: OwnedFd,
+    /// Of the mount, those that say which access times stay.
+    flags: GenericFlags,
 }
 
 impl Directory {
@@ -37,11 +40,34 @@ impl Directory {
         let path = path.as_ref();
         let root = fs::open(path, DIRECTORY | OFlags::PATH, Mode::empty());
         match root {
-            Ok(root) => Ok(Self { root }),
+            Ok(root) => Ok(Self {
+                root,
+                flags: GenericFlags::empty(),
+            }),
             Err(errno) => {
                 let what = format!("open directory {}: {errno}", path.display());
                 Err(io::Error::new(io::Error::from(errno).kind(), what))
             }
+        }
+    }
+
+    /// With `noatime` and `nodiratime` reading through a mount with these flags leaves access times here as they are,
+    /// too, where this process may ask for that (O_NOATIME).
+    #[must_use]
+    pub fn mount_flags(mut self, flags: GenericFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// Opens what is below a path, without changing its access time when it is read if the mount has one of `flags`.
+    fn resolve_to_read(&self, path: &Path, how: OFlags, flags: GenericFlags) -> Result<OwnedFd> {
+        if !self.flags.intersects(flags) {
+            return self.resolve(path, how);
+        }
+        match self.resolve(path, how | OFlags::NOATIME) {
+            // Neither the owner of the file nor root.
+            Err(Errno::PERM) => self.resolve(path, how),
+            opened => opened,
         }
     }
 
@@ -85,7 +111,8 @@ impl Directory {
     /// As open(2); ELOOP where a symbolic link is in the path.
     pub fn open(&self, path: &Path, open: Open) -> Result<File> {
         let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
-        self.resolve(path, flags).map(File::from)
+        let opened = self.resolve_to_read(path, flags, GenericFlags::NO_ATIME);
+        opened.map(File::from)
     }
 
     /// Makes a file without a name in a directory, the caller's as [`Place::give`] has it, and opens it
@@ -97,7 +124,7 @@ impl Directory {
         let directory = self.resolve(path, DIRECTORY)?;
         let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(new.mode);
+        let mode = masked(&directory, new);
         let made = File::from(fs::openat(&directory, ".", flags, mode)?);
         give_to(&made, &directory, cx.uid(), cx.gid(), Some(new))?;
         Ok(made)
@@ -121,7 +148,8 @@ impl Directory {
     /// # Errors
     /// As open(2) and getdents(2); ENOTDIR for a symbolic link.
     pub fn list(&self, path: &Path, listing: &mut Listing) -> Result<()> {
-        for entry in fs::Dir::new(self.resolve(path, DIRECTORY)?)? {
+        let quiet = GenericFlags::NO_ATIME | GenericFlags::NO_DIR_ATIME;
+        for entry in fs::Dir::new(self.resolve_to_read(path, DIRECTORY, quiet)?)? {
             let entry = entry?;
             let kind = entry.file_type().as_raw_mode();
             listing.add_numbered(entry.file_name().to_bytes(), kind, entry.ino());
@@ -156,11 +184,19 @@ impl Place<'_> {
     /// # Errors
     /// As mknod(2).
     pub fn mknod(&self, new: New) -> Result<()> {
-        let mode = Mode::from_raw_mode(new.mode);
+        let mode = masked(&self.parent, new);
         let kind = FileType::from_raw_mode(new.mode);
         let (major, minor) = decode_device(new.rdev);
         let device = fs::makedev(major, minor);
         fs::mknodat(&self.parent, self.name, kind, mode, device)
+    }
+
+    /// Makes a directory of this name, as MKDIR asks for it.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn mkdir(&self, new: New) -> Result<()> {
+        fs::mkdirat(&self.parent, self.name, masked(&self.parent, new))
     }
 
     /// Gives what was just made here to the caller, but for the group in a directory that gives its
@@ -181,16 +217,29 @@ impl Place<'_> {
     }
 }
 
+/// The permissions of what is made in a directory: without the umask, unless there is a default ACL.
+fn masked(directory: &OwnedFd, new: New) -> Mode {
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let mut room = [0; 1];
+    let umask = match fs::getxattr(path, c"system.posix_acl_default", &mut room) {
+        // Too long for the room is long enough to be one.
+        Ok(_) | Err(Errno::RANGE) => 0,
+        Err(_) => new.umask & 0o777,
+    };
+    Mode::from_raw_mode(new.mode & !umask)
+}
+
 fn give_to(made: &File, parent: &OwnedFd, user: u32, group: u32, new: Option<New>) -> Result<()> {
     let parent = fs::statat(parent, "", AtFlags::EMPTY_PATH)?;
     let inherits = parent.st_mode & 0o2000 != 0;
     let group = Some(Gid::from_raw(group)).filter(|_| !inherits);
     let user = Some(Uid::from_raw(user));
+    let has_bits = new.is_some_and(|new| new.mode & 0o6000 != 0);
+    let before = has_bits
+        .then(|| fs::statat(made, "", AtFlags::EMPTY_PATH))
+        .transpose()?;
     fs::chownat(made, "", user, group, AtFlags::EMPTY_PATH)?;
-    match new {
-        Some(new) if new.mode & 0o6000 != 0 => made.chmod(new.mode),
-        _ => Ok(()),
-    }
+    before.map_or(Ok(()), |before| made.chmod(before.st_mode))
 }
 
 impl AsFd for Place<'_> {
@@ -272,6 +321,36 @@ mod tests {
     }
 
     #[test]
+    fn access_times_are_what_the_mount_says() {
+        let (temporary, directory) = shown();
+        let lower = temporary.path().join("shown/dir");
+        let read = |directory: &Directory| {
+            for path in [lower.join("file"), lower.clone()] {
+                let old = std::fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+                let file = std::fs::File::open(path).unwrap();
+                file.set_times(old).unwrap();
+            }
+            let reading = open(OFlags::RDONLY);
+            let file = directory.open("/dir/file".as_ref(), reading).unwrap();
+            assert_eq!(file.read(0, 4).into_bytes().unwrap(), b"text");
+            names(directory, "/dir").unwrap();
+            [lower.join("file"), lower.clone()].map(|path| path.metadata().unwrap().atime() == 0)
+        };
+        if read(&directory) != [false, false] {
+            eprintln!("SKIPPED: the directory of temporary files keeps no access times");
+            return;
+        }
+        for (flags, expected) in [
+            (GenericFlags::NO_ATIME, [true, true]),
+            (GenericFlags::NO_DIR_ATIME, [false, true]),
+            (GenericFlags::empty(), [false, false]),
+        ] {
+            let directory = Directory::new(temporary.path().join("shown")).unwrap();
+            assert_eq!(read(&directory.mount_flags(flags)), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
     fn a_directory_that_is_missing_is_named() {
         let error = Directory::new("/nowhere/at/all").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -285,6 +364,10 @@ mod tests {
         let place = directory.place("/dir/new".as_ref()).unwrap();
         fs::mkdirat(&place, place.name(), Mode::from_raw_mode(0o700)).unwrap();
         assert!(temporary.path().join("shown/dir/new").is_dir());
+        let place = directory.place("/dir/masked".as_ref()).unwrap();
+        place.mkdir(New::with_mode(0o040_777, 0, 0o027)).unwrap();
+        let made = temporary.path().join("shown/dir/masked").metadata();
+        assert_eq!(made.unwrap().mode() & 0o777, 0o750);
         let place = directory.place("/dir/pipe".as_ref()).unwrap();
         place.mknod(New::of_mode(0o010_600)).unwrap();
         assert_eq!(place.mknod(New::of_mode(0o100_600)), Err(Errno::EXIST));
@@ -351,8 +434,10 @@ mod tests {
             if inherits {
                 std::fs::set_permissions(&lower, set_group.clone()).unwrap();
             }
-            std::fs::write(lower.join(place.name()), "").unwrap();
             let new = New::of_mode(0o106_711);
+            std::fs::write(lower.join(place.name()), "").unwrap();
+            let mode = std::fs::Permissions::from_mode(new.mode);
+            std::fs::set_permissions(lower.join(place.name()), mode).unwrap();
             place.give_to(7, 8, Some(new)).unwrap();
             let made = lower.join(place.name()).metadata().unwrap();
             assert_eq!((made.uid(), made.gid()), (7, group));

@@ -7,7 +7,8 @@
 //! there after the kernel looked, is refused with ELOOP and not followed.
 //!
 //! Files belong to whom the process runs as; [`Place::give`] gives them to the caller. Who makes
-//! names clears the umask of the process first (umask(2)): the caller's is applied already.
+//! names clears the umask of the process first (umask(2)), and counts on the caller's: it is applied here where the
+//! kernel has not (`DONT_MASK`), but not in a directory with a default ACL, which takes its place (acl(5)).
 //!
 //! ```
 //! use bickford::ops::{Attr, Data, Opened};
