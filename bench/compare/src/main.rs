@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bickford_eval::host::device::Choice;
 use bickford_eval::host::{self, Machine};
-use bickford_eval::signals::stop_on_signals;
+use bickford_program::signals::stop_on_signals;
 use clap::Parser;
 
 use configurations::{Configuration, Guest, PEERS, Peer, Side};
