@@ -145,6 +145,12 @@ fn it_says_what_is_wrong() {
         1,
         "version 0 of the interface",
     );
+    let doubled = run(&program, &["doubled"]);
+    assert_refused(
+        &doubled,
+        1,
+        "greeter: the flag 'log' of this program has the name of another",
+    );
     // Over inodes there is no attr_timeout for all.
     assert_refused(&run(&program, &["nodes"]), 1, "attr_timeout");
     if !may_mount() {

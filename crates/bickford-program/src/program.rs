@@ -4,6 +4,7 @@ mod invocation;
 mod line;
 mod start;
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -240,6 +241,9 @@ impl<A: clap::Args> Program<A> {
             true => vec![OsString::from("--version")],
             false => call.arguments,
         };
+        if let Err(failure) = check_flags(&Line::<A>::command(&self)) {
+            return status::fail(&failure, Status::FAILURE);
+        }
         let line = match Line::parse(&self, arguments) {
             Ok(line) => line,
             Err(error) => return status::say(&error, helper),
@@ -289,6 +293,66 @@ impl<A: clap::Args> Program<A> {
         match self.more_help() {
             text if text.is_empty() => layers,
             text => format!("{text}\n\n{layers}"),
+        }
+    }
+}
+
+/// Refuses flags of the program that could not be told from others: where assertions are off, the parser takes one of
+/// them.
+fn check_flags(command: &clap::Command) -> Result<(), Failure> {
+    let refused = |name: &str, why: &str| {
+        Err(Failure::new(format!(
+            "the flag '{name}' of this program {why}; call it otherwise"
+        )))
+    };
+    let mut seen = HashSet::from(["help", "version"]);
+    let mut ids = HashSet::new();
+    let mut shorts = HashSet::from(['h', 'V']);
+    for flag in command.get_arguments() {
+        let (id, long) = (flag.get_id().as_str(), flag.get_long());
+        if !ids.insert(id) || long.is_some_and(|long| !seen.insert(long)) {
+            return refused(id, "has the name of another");
+        }
+        if let Some(short) = flag.get_short().filter(|short| !shorts.insert(*short)) {
+            return refused(id, &format!("has the letter -{short} of another"));
+        }
+        let is_of_words = |long: &str| {
+            let mut letters = long.chars();
+            letters
+                .next()
+                .is_some_and(|first| first.is_ascii_alphanumeric())
+                && letters.all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter))
+        };
+        if long.is_some_and(|long| !is_of_words(long)) {
+            return refused(id, "has other signs than letters, digits, '-' and '_'");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_cannot_be_told_apart_are_refused() {
+        let told = |flag: clap::Arg| {
+            let program = Program::new("it").flag(flag);
+            check_flags(&program.command())
+                .err()
+                .map(|it| it.to_string())
+        };
+        let flag = |name: &'static str| clap::Arg::new(name).long(name);
+        assert_eq!(told(flag("depth").short('n')), None);
+        for name in ["log", "options", "help", "version", "workers"] {
+            let told = told(flag(name)).unwrap();
+            assert!(told.contains(name) && told.contains("another"), "{told}");
+        }
+        for short in ['f', 'h'] {
+            assert!(told(flag("depth").short(short)).unwrap().contains(short));
+        }
+        for name in ["", "-x", "two words", "a=b", "\u{e9}"] {
+            assert!(told(flag(name)).unwrap().contains("signs"), "{name}");
         }
     }
 }
