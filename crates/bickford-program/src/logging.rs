@@ -165,7 +165,12 @@ impl Log {
             .with(lines)
             .with(Reasons.with_filter(LevelFilter::ERROR));
         tracing::subscriber::set_global_default(subscriber)
-            .map_err(|error| Failure::new(format!("start logging: {error}")))?;
+            .map_err(|error| {
+                Failure::new(format!(
+                    "start logging: {error}: leave out the program's own subscriber of tracing (in C bickford_log), its \
+                     lines come with these"
+                ))
+            })?;
         Ok(log)
     }
 

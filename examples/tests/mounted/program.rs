@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -71,7 +70,9 @@ impl Place {
     }
 
     fn run(&self, program: &str, before: &[&str], after: &[&str]) -> Output {
-        let mut command = Command::new(program);
+        // Whatever it waits for without a mount.
+        let mut command = Command::new("timeout");
+        command.arg("100").arg(program);
         command.args(before).arg(self.path()).args(after);
         command.output().unwrap()
     }
@@ -385,7 +386,6 @@ fn one_that_is_ended_while_it_opens_mounts_nothing() {
     kill_process(pid, Signal::TERM).unwrap();
     let status = child.wait().unwrap();
     assert!(!status.success(), "{status}");
-    assert!(status.signal().is_some() || status.code().is_some());
     assert!(place.entry().is_none());
     // Nobody is left who waits for the file.
     let deadline = Instant::now() + Duration::from_secs(30);
