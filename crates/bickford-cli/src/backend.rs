@@ -13,112 +13,20 @@ use bickford_layers::crypt::{looks_encrypted, makes_a_key};
 use bickford_layers::{LayerSpec, Summary};
 use bickford_program::carrying::{TransportName, Tuning};
 use bickford_program::waiting::Waiting;
-use bickford_stackfs::{IoMode, Lower, LowerWatch, Preset, StackFs};
-use clap::ValueEnum;
+use bickford_stackfs::{self as stackfs, LowerWatch, StackFs};
 
 use crate::cli::Failure;
 use crate::new_keys::NewKeys;
 
-/// The configurations by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PresetName {
-    /// As a plain file system is written: one thread, 4 KiB requests, no caches beyond one second
-    Base,
-    /// Write-back cache, 128 KiB requests, many threads, splice
-    Opt,
-    /// The best this kernel offers, for a SOURCE that nobody else changes
-    Fast,
-}
-
-impl PresetName {
-    fn preset(self) -> Preset {
-        match self {
-            Self::Base => Preset::Base,
-            Self::Opt => Preset::Opt,
-            Self::Fast => Preset::Fast,
-        }
-    }
-}
-
-/// How data of open files travel, by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum IoName {
-    /// The best that this kernel and these privileges allow
-    Auto,
-    /// The kernel reads and writes the lower file itself
-    Passthrough,
-    /// Through the page cache and the daemon; opening and closing cost no request
-    Cached,
-    /// Through the daemon without the page cache
-    Direct,
-    /// Through the page cache and the daemon; each open and close is a request
-    Plain,
-}
-
-impl IoName {
-    fn mode(self) -> IoMode {
-        match self {
-            Self::Auto => IoMode::Auto,
-            Self::Passthrough => IoMode::Passthrough,
-            Self::Cached => IoMode::Cached,
-            Self::Direct => IoMode::Direct,
-            Self::Plain => IoMode::Plain,
-        }
-    }
-}
-
-/// Who changes SOURCE beside the mount, by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LowerName {
-    /// Nobody: everything is cached for good
-    Exclusive,
-    /// Others: everything is cached for good, and dropped when fanotify tells of a change
-    Watch,
-}
-
-impl LowerName {
-    fn lower(self) -> Lower {
-        match self {
-            Self::Exclusive => Lower::Exclusive,
-            Self::Watch => Lower::Watch,
-        }
-    }
-}
-
 /// What is chosen on the command line; what is `None` is the preset's choice.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Choices {
-    /// Configuration
-    #[arg(long, value_enum, default_value_t = PresetName::Fast)]
-    pub(crate) preset: PresetName,
+    #[command(flatten)]
+    pub(crate) stackfs: stackfs::Arguments,
 
     /// How requests come in; by default auto for the preset fast, and dev for the others
     #[arg(long, value_enum)]
     pub(crate) transport: Option<TransportName>,
-
-    /// How data of open files travel; by default auto for the preset fast, and plain for the others
-    #[arg(long, value_enum)]
-    pub(crate) io: Option<IoName>,
-
-    /// Who changes SOURCE beside the mount; by default exclusive for the preset fast, while the
-    /// others cache for a second
-    #[arg(long, value_enum)]
-    pub(crate) lower: Option<LowerName>,
-
-    /// Serve no extended attributes, and so no ACLs and file capabilities
-    ///
-    /// The first write to each file is then spared a request. As with ext4's noacl, a file that has an
-    /// ACL in SOURCE grants its group what the ACL's mask allows.
-    #[arg(long)]
-    pub(crate) no_xattr: bool,
-
-    /// Have the kernel check no permissions, on a mount that root alone uses
-    ///
-    /// Whatever is made, renamed or removed is then spared a request, with which the kernel would ask
-    /// for the directory's mode again. A process of root without capabilities gets what root gets. Not
-    /// with allow_other or allow_root.
-    #[arg(long)]
-    pub(crate) no_permission_checks: bool,
 
     /// Let file handles hold for good, as an export over NFS needs
     ///
@@ -127,14 +35,6 @@ pub(crate) struct Choices {
     /// an export of a directory without subtree_check. Not with --layer.
     #[arg(long)]
     pub(crate) nfs_export: bool,
-
-    /// Let the mount be id-mapped, as containers with user namespaces of their own do
-    ///
-    /// With mount_setattr(2) or 'mount --bind -o X-mount.idmap=...'; Linux 6.12 or later. Who calls is then
-    /// not known but where something is made: truncate(2), fallocate(2) and copy_file_range(2) drop set-id
-    /// bits, root's too, and layers tell no user. Not with allow_root.
-    #[arg(long)]
-    pub(crate) allow_idmap: bool,
 
     /// A layer over SOURCE, such as 'log:format=json'; may be given again, the first is outermost
     ///
@@ -158,7 +58,6 @@ pub(crate) struct Backend {
     /// With the layers over it.
     served: Box<dyn FileSystem>,
     layers: Summary,
-    preset: Preset,
     choices: Choices,
     new_keys: NewKeys,
 }
@@ -213,18 +112,8 @@ impl Backend {
         choices: &Choices,
         mount: &MountOptions,
     ) -> Result<Self, Failure> {
-        let preset = choices.preset.preset();
-        let mut settings = preset.settings();
-        if let Some(io) = choices.io {
-            settings.io = io.mode();
-        }
-        if let Some(lower) = choices.lower {
-            settings = settings.lower(lower.lower());
-        }
-        settings.xattr = !choices.no_xattr;
-        settings.permission_checks = !choices.no_permission_checks;
+        let mut settings = choices.stackfs.settings();
         settings.nfs_export = choices.nfs_export;
-        settings.allow_idmap = choices.allow_idmap;
         if choices.nfs_export && !choices.layers.is_empty() {
             return Err(Failure::new(
                 "--nfs-export: a layer has seen no name of what comes by a file handle; leave --nfs-export or --layer out",
@@ -251,28 +140,24 @@ impl Backend {
             stackfs,
             served,
             layers,
-            preset,
             choices: choices.clone(),
             new_keys,
         })
     }
 
     fn config(&self, single_threaded: bool) -> SessionConfig {
-        let workers = match self.choices.workers {
-            _ if single_threaded => Workers::SINGLE,
-            Some(most) => Workers::up_to(most.get()),
-            None if self.preset.single_threaded() => Workers::SINGLE,
-            None => Workers::default(),
-        };
-        let transport = match self.choices.transport {
-            Some(transport) => transport.choice(),
-            // One thread, or the transport of the literature.
-            None if single_threaded || self.preset != Preset::Fast => TransportChoice::DevFuse,
-            None => TransportChoice::Auto,
-        };
-        let config = SessionConfig::default()
-            .workers(workers)
-            .transport(transport);
+        let mut config = self.choices.stackfs.session_config();
+        if let Some(most) = self.choices.workers {
+            config = config.workers(Workers::up_to(most.get()));
+        }
+        if single_threaded {
+            config = config
+                .workers(Workers::SINGLE)
+                .transport(TransportChoice::DevFuse);
+        }
+        if let Some(transport) = self.choices.transport {
+            config = config.transport(transport.choice());
+        }
         self.choices.tuning.apply(config)
     }
 
@@ -316,7 +201,7 @@ impl Backend {
         tracing::info!(
             source = %self.source.display(),
             mountpoint = %mountpoint.display(),
-            preset = self.preset.name(),
+            preset = self.choices.stackfs.preset().name(),
             io = self.stackfs.io_mode().name(),
             lower,
             inodes = self.stackfs.identity(),

@@ -560,6 +560,16 @@ typedef struct bickford_program {
   bickford_begun begun;
 } bickford_program;
 
+// What INIT settled.
+typedef struct bickford_negotiated {
+  // Minor version of the kernel ABI.
+  uint32_t minor;
+  // Bytes of data in one request.
+  uint32_t max_write;
+  // Flags in force.
+  uint64_t flags;
+} bickford_negotiated;
+
 // A pre-call: before the system call. It may change the request; memory that it puts there must
 // stay valid until its thread is called again. Of WRITE and SETXATTR the length of the data counts, and not
 // size; what is longer than the caller asked for is an error, unless a post-call shortens it. Returns zero to
@@ -600,16 +610,6 @@ typedef struct bickford_layer {
   // The post-call.
   bickford_post_call post;
 } bickford_layer;
-
-// What INIT settled.
-typedef struct bickford_negotiated {
-  // Minor version of the kernel ABI.
-  uint32_t minor;
-  // Bytes of data in one request.
-  uint32_t max_write;
-  // Flags in force.
-  uint64_t flags;
-} bickford_negotiated;
 
 #ifdef __cplusplus
 extern "C" {
@@ -927,13 +927,14 @@ int32_t bickford_deferred_list_at(uint64_t handle,
 // fstab(5) can mount it, where it is found in PATH under its name.
 //
 // The background is the program itself run again, so that what stands in `main` before this happens in each of its
-// processes; what is served is opened by `open` in the one that serves. To be called once, and without `bickford_log`: the log
+// processes; what is served is opened by `open` in the one that serves. It may fill in what is read when it has returned: `config`,
+// `callbacks` but for `user`, and of the program's `options` what is no option of mount.fuse3(8). To be called once, and without `bickford_log`: the log
 // goes where the command line says, and `bickford_log_line` writes to it.
 //
 // # Safety
 // `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its
 // functions can be called with the `user` of the callbacks; `config` and `callbacks` are as for `bickford_mount`. All stays until this
-// returns.
+// returns, but for what `open` fills in.
 int32_t bickford_program_run(int32_t argc,
                              char *const *argv,
                              const struct bickford_program *program,
@@ -982,23 +983,6 @@ int32_t bickford_mount(const char *mountpoint,
                        const struct bickford_callbacks *callbacks,
                        uint64_t *session);
 
-// Mounts a directory through StackFS with calls around its operations. Beside those of
-// `bickford_mount` up to `allow_idmap`, `options` may have `preset=base|opt|fast`,
-// `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
-// alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
-// kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
-// request, and one with calls for FLUSH the close without one. What the kernel does not ask, no call
-// sees; with preset=base it asks most.
-//
-// # Safety
-// As for `bickford_mount`; `layer` points to a layer.
-int32_t bickford_stackfs_mount(const char *source,
-                               const char *mountpoint,
-                               const char *options,
-                               const struct bickford_config *config,
-                               const struct bickford_layer *layer,
-                               uint64_t *session);
-
 // Waits until the session has ended: unmounted or aborted, and every call has returned; none comes
 // after this has returned 0. With a negative timeout for ever, else for so many milliseconds, then `BICKFORD_ERROR_TIMEOUT`.
 int32_t bickford_session_wait(uint64_t session,
@@ -1020,6 +1004,35 @@ int64_t bickford_session_connection(uint64_t session);
 // # Safety
 // `negotiated` points to memory for it.
 int32_t bickford_session_negotiated(uint64_t session, struct bickford_negotiated *negotiated);
+
+// Mounts a directory through StackFS with calls around its operations. Beside those of
+// `bickford_mount` up to `allow_idmap`, `options` may have `preset=base|opt|fast`,
+// `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
+// alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
+// kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
+// request, and one with calls for FLUSH the close without one. What the kernel does not ask, no call
+// sees; with preset=base it asks most.
+//
+// # Safety
+// As for `bickford_mount`; `layer` points to a layer.
+int32_t bickford_stackfs_mount(const char *source,
+                               const char *mountpoint,
+                               const char *options,
+                               const struct bickford_config *config,
+                               const struct bickford_layer *layer,
+                               uint64_t *session);
+
+// A program (`bickford_program_run`) that serves a directory through StackFS with calls around its operations
+// (`bickford_stackfs_mount`), whose options its command line has as flags. The program's `source` is what the help calls the
+// directory. `layer` but for `user` is read when `open` has returned, which may fill it in.
+//
+// # Safety
+// As for `bickford_program_run`; `layer` points to a layer.
+int32_t bickford_program_run_stackfs(int32_t argc,
+                                     char *const *argv,
+                                     const struct bickford_program *program,
+                                     const struct bickford_config *config,
+                                     const struct bickford_layer *layer);
 
 #ifdef __cplusplus
 }  // extern "C"

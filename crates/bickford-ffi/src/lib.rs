@@ -31,4 +31,5 @@ pub mod paths;
 pub mod program;
 pub mod session;
 mod setattr;
+pub mod stackfs;
 mod tuning;

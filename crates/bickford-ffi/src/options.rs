@@ -8,7 +8,7 @@ use bickford::mount::{MountOptions, OptionError, split_options};
 use bickford::path;
 use bickford::transport::{TransportChoice, Yielding};
 use bickford::{SessionConfig, Workers};
-use bickford_stackfs::{IoMode, Lower, Preset, Settings};
+use bickford_stackfs::{Arguments, IoMode, Lower, Preset};
 
 use crate::abi::bickford_config;
 use crate::guard::Failure;
@@ -21,12 +21,8 @@ pub(crate) struct Options {
     transport: Option<TransportChoice>,
     pub(crate) prompt: bool,
     no_yielding: bool,
-    preset: Preset,
-    io: Option<IoMode>,
-    lower: Option<Lower>,
-    no_xattr: bool,
-    no_permission_checks: bool,
-    allow_idmap: bool,
+    /// But for `allow_idmap` of StackFS alone.
+    pub(crate) stackfs: Arguments,
     /// Zero where no backing files are wanted.
     pub(crate) max_stack_depth: u32,
     pub(crate) tuning: Tuning,
@@ -43,16 +39,6 @@ fn transport(name: &str) -> Result<TransportChoice, Failure> {
         "uring" => Ok(TransportChoice::IoUring),
         _ => Err(Failure::argument(format!(
             "transport=\"{name}\" is none of auto, dev or uring"
-        ))),
-    }
-}
-
-fn lower(name: &str) -> Result<Lower, Failure> {
-    match name {
-        "exclusive" => Ok(Lower::Exclusive),
-        "watch" => Ok(Lower::Watch),
-        _ => Err(Failure::argument(format!(
-            "lower=\"{name}\" is neither exclusive nor watch"
         ))),
     }
 }
@@ -111,11 +97,7 @@ impl Options {
     /// For StackFS: not `max_stack_depth` and those of [`Tuning`], which it settles itself, but `preset`, `io`, `lower`,
     /// `no_xattr` and `no_permission_checks`.
     pub(crate) fn for_stackfs(text: &str) -> Result<Self, Failure> {
-        let mut options = Self::read(text, Kind::StackFs)?;
-        if options.mount.subtype.is_none() {
-            options.mount.subtype = Some("bickford".into());
-        }
-        Ok(options)
+        Self::read(text, Kind::StackFs)
     }
 
     fn read(text: &str, kind: Kind) -> Result<Self, Failure> {
@@ -124,12 +106,7 @@ impl Options {
             transport: None,
             prompt: false,
             no_yielding: false,
-            preset: Preset::default(),
-            io: None,
-            lower: None,
-            no_xattr: false,
-            no_permission_checks: false,
-            allow_idmap: false,
+            stackfs: Arguments::default(),
             max_stack_depth: 0,
             tuning: Tuning::default(),
             paths: path::Options::default(),
@@ -165,19 +142,21 @@ impl Options {
             ("transport", Some(name)) => self.transport = Some(transport(name)?),
             ("prompt", None) => self.prompt = true,
             ("no_yielding", None) => self.no_yielding = true,
-            ("allow_idmap", None) => self.allow_idmap = true,
+            ("allow_idmap", None) => self.stackfs.allow_idmap = true,
             ("max_stack_depth", Some(depth)) if !stackfs => {
                 self.max_stack_depth = max_stack_depth(depth)?;
             }
             ("preset", Some(name)) if stackfs => {
-                self.preset = Preset::from_str(name).map_err(Failure::argument)?;
+                self.stackfs.preset = Some(Preset::from_str(name).map_err(Failure::argument)?);
             }
             ("io", Some(name)) if stackfs => {
-                self.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
+                self.stackfs.io = Some(IoMode::from_str(name).map_err(Failure::argument)?);
             }
-            ("lower", Some(name)) if stackfs => self.lower = Some(lower(name)?),
-            ("no_xattr", None) if stackfs => self.no_xattr = true,
-            ("no_permission_checks", None) if stackfs => self.no_permission_checks = true,
+            ("lower", Some(name)) if stackfs => {
+                self.stackfs.lower = Some(Lower::from_str(name).map_err(Failure::argument)?);
+            }
+            ("no_xattr", None) if stackfs => self.stackfs.no_xattr = true,
+            ("no_permission_checks", None) if stackfs => self.stackfs.no_permission_checks = true,
             ("at_once", None) if kind == Kind::Paths => self.at_once = true,
             (name, Some(value)) if !stackfs && self.tuning.set(name, value)? => {}
             (name, _)
@@ -190,24 +169,15 @@ impl Options {
         Ok(true)
     }
 
-    /// What StackFS is to do.
-    pub(crate) fn settings(&self) -> Settings {
-        let mut settings = self.preset.settings();
-        if let Some(io) = self.io {
-            settings.io = io;
-        }
-        settings.xattr = !self.no_xattr;
-        settings.permission_checks = !self.no_permission_checks;
-        settings.allow_idmap = self.allow_idmap;
-        match self.lower {
-            Some(lower) => settings.lower(lower),
-            None => settings,
-        }
+    /// With these flags of a command line, which come first.
+    pub(crate) fn with_stackfs(mut self, chosen: Arguments) -> Self {
+        self.stackfs = chosen.or(&self.stackfs);
+        self
     }
 
     /// A configuration with what of these is told to the kernel.
     pub(crate) fn adjusted(&self, mut config: bickford_config) -> bickford_config {
-        if self.allow_idmap {
+        if self.stackfs.allow_idmap {
             config.want |= InitFlags::ALLOW_IDMAP.bits();
         }
         config
@@ -215,27 +185,18 @@ impl Options {
 
     /// How a session is served.
     pub(crate) fn session(&self, config: &bickford_config) -> SessionConfig {
-        let workers = match usize::try_from(config.workers) {
-            Ok(workers) if workers > 0 => {
-                let max = workers.min(1024);
-                Workers { max, max_idle: max }
-            }
-            _ if self.preset.single_threaded() => Workers::SINGLE,
-            _ => Workers::default(),
-        };
-        // The other presets are those of the literature, which had this transport.
-        let transport = match self.transport {
-            Some(transport) => transport,
-            None if self.preset == Preset::Fast => TransportChoice::Auto,
-            None => TransportChoice::DevFuse,
-        };
-        SessionConfig::default()
-            .workers(workers)
-            .transport(transport)
-            .yielding(match self.no_yielding {
-                true => Yielding::Off,
-                false => Yielding::Auto,
-            })
+        let mut session = self.stackfs.session_config();
+        if let Ok(workers @ 1..) = usize::try_from(config.workers) {
+            let max = workers.min(1024);
+            session = session.workers(Workers { max, max_idle: max });
+        }
+        if let Some(transport) = self.transport {
+            session = session.transport(transport);
+        }
+        session.yielding(match self.no_yielding {
+            true => Yielding::Off,
+            false => Yielding::Auto,
+        })
     }
 }
 
@@ -250,10 +211,16 @@ mod tests {
         assert_eq!(options.mount.fsname.as_deref(), Some("x"));
         assert!(options.prompt && Options::parse("prompt").unwrap().prompt);
         assert!(!Options::parse("ro").unwrap().prompt);
-        let settings = options.settings();
+        let settings = options.stackfs.settings();
         assert!(settings.io == IoMode::Direct && settings.watch);
         assert!(!settings.xattr && settings.permission_checks && settings.allow_idmap);
-        assert!(!Options::for_stackfs("").unwrap().settings().allow_idmap);
+        assert!(
+            !Options::for_stackfs("")
+                .unwrap()
+                .stackfs
+                .settings()
+                .allow_idmap
+        );
         let session = options.session(&bickford_config::default());
         assert_eq!(session.transport, TransportChoice::IoUring);
         assert_eq!(session.workers, Workers::default());

@@ -5,9 +5,10 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, OnceLock};
 
-use ::bickford_program::{Invocation, Opened, Program};
+use ::bickford_program::{Invocation, Mounted, Opened, Program};
 use bickford::path::Names;
-use bickford::{FileSystem, MountedSession, path};
+use bickford::{FileSystem, path};
+use bickford_stackfs::{LowerWatch, StackFs};
 use clap::{Arg, ArgAction, ArgMatches};
 
 use crate::abi::{
@@ -31,14 +32,26 @@ struct Kept {
 }
 
 /// What C passed.
-struct Given {
-    program: bickford_program,
+pub(crate) struct Given {
+    program: *const bickford_program,
     words: Vec<OsString>,
     /// The names of the program's own flags.
     flags: Vec<String>,
-    options: Options,
-    callbacks: Callbacks,
+    parse: Parse,
+    config: *const bickford_config,
     user: User,
+}
+
+/// Knows the options that there are.
+type Parse = fn(&str) -> Result<Options, Failure>;
+
+/// What is served, and what goes with it.
+pub(crate) struct Serving<F> {
+    pub(crate) filesystem: F,
+    /// Of a file system over paths.
+    pub(crate) names: Option<Names>,
+    /// The one whose lower directory is watched, where it is.
+    pub(crate) watched: Option<Arc<StackFs>>,
 }
 
 /// Text of the program's description; `None` for NULL.
@@ -119,48 +132,43 @@ unsafe fn flags(program: &bickford_program) -> Result<Vec<Arg>, Failure> {
 }
 
 impl Given {
-    /// Reads the arguments, and makes the program of them.
+    /// Reads the arguments, and makes the program of them. What it has to serve with is read once it was opened.
     ///
     /// # Safety
     /// As for [`bickford_program_run`].
-    unsafe fn read(
+    pub(crate) unsafe fn read(
         (argc, argv): (i32, *const *mut c_char),
         program: *const bickford_program,
         config: *const bickford_config,
-        callbacks: *const bickford_callbacks,
-        parse: impl FnOnce(&str) -> Result<Options, Failure>,
+        user: User,
+        parse: Parse,
     ) -> Result<(Self, Program), Failure> {
         // SAFETY: the caller's promises.
-        let program = unsafe { program.as_ref() };
-        let program = *program.ok_or_else(|| Failure::argument("program is NULL"))?;
-        session::check_version(program.abi_version)?;
+        let described_as = unsafe { program.as_ref() };
+        let described_as = *described_as.ok_or_else(|| Failure::argument("program is NULL"))?;
+        session::check_version(described_as.abi_version)?;
         // SAFETY: the caller's promises.
-        let (words, name, version, about, source, text, config, flags) = unsafe {
+        let (words, name, version, about, source, text, flags) = unsafe {
             (
                 words(argc, argv)?,
-                needed(program.name, "the name of the program")?,
-                described(program.version, "the version of the program")?,
-                described(program.about, "what the program is about")?,
-                described(program.source, "the source of the program")?,
-                described(program.options, "options")?,
-                session::config(config)?,
-                flags(&program)?,
+                needed(described_as.name, "the name of the program")?,
+                described(described_as.version, "the version of the program")?,
+                described(described_as.about, "what the program is about")?,
+                described(described_as.source, "the source of the program")?,
+                described(described_as.options, "options")?,
+                flags(&described_as)?,
             )
         };
         let options = parse(&text.unwrap_or_default())?;
-        let config = options.adjusted(config);
-        // SAFETY: the caller's promise.
-        let (callbacks, user) = unsafe { session::callbacks(callbacks, config, &options) }?;
         let names = flags.iter().map(|flag| flag.get_id().to_string()).collect();
         let made = Program::new(&name)
             .about(about.unwrap_or_default())
             .version(version.unwrap_or_default())
-            .mount_options(options.mount.clone())
-            .session_config(options.session(&config))
+            .mount_options(options.mount)
             .log_modules(&[TARGET]);
         let made = flags.into_iter().fold(made, Program::flag);
         let made = match source {
-            Some(shown) if program.source_is_path != 0 => made.source_path(shown),
+            Some(shown) if described_as.source_is_path != 0 => made.source_path(shown),
             Some(shown) => made.source_name(shown),
             None => made,
         };
@@ -168,16 +176,41 @@ impl Given {
             program,
             words,
             flags: names,
-            options,
-            callbacks,
+            parse,
+            config,
             user,
         };
         Ok((given, made))
     }
 
+    /// Whether a path has to stand before the mount point.
+    pub(crate) fn has_source(&self) -> bool {
+        let program = self.program();
+        program.source_is_path != 0 && !program.source.is_null()
+    }
+
+    /// As C passed it; `open` may have filled it in.
+    fn program(&self) -> bickford_program {
+        // SAFETY: it was read before, and stays until the program has ended.
+        unsafe { self.program.read() }
+    }
+
+    /// The options and the configuration, once it is open.
+    pub(crate) fn filled_in(&self) -> Result<(Options, bickford_config), Failure> {
+        // SAFETY: the promises of who called `read`.
+        let (text, config) = unsafe {
+            (
+                described(self.program().options, "options")?,
+                session::config(self.config)?,
+            )
+        };
+        let options = (self.parse)(&text.unwrap_or_default())?;
+        Ok((options, config))
+    }
+
     /// Opens what is served, as the command line asks, and has C told of the session.
-    fn open(&self, given: &mut Invocation) -> Opened<()> {
-        let Some(open) = self.program.open else {
+    fn open<A>(&self, given: &mut Invocation<A>) -> Opened<()> {
+        let Some(open) = self.program().open else {
             return Ok(());
         };
         let kept = Kept::new(given, &self.flags)?;
@@ -215,21 +248,47 @@ impl Given {
         })
     }
 
-    fn run<F: FileSystem>(
+    /// What serves the requests, and the options, once it is open.
+    ///
+    /// # Safety
+    /// `callbacks` is null or points to callbacks.
+    unsafe fn callbacks<A>(
+        &self,
+        callbacks: *const bickford_callbacks,
+        invocation: &mut Invocation<A>,
+    ) -> Result<(Callbacks, Options), Failure> {
+        let (options, config) = self.filled_in()?;
+        let config = options.adjusted(config);
+        // SAFETY: the caller's promise.
+        let callbacks = unsafe { session::callbacks(callbacks, config, &options) }?;
+        invocation.session_config = options.session(&config);
+        Ok((callbacks, options))
+    }
+
+    pub(crate) fn run<A: clap::Args, F: FileSystem>(
         self,
-        made: Program,
-        serve: impl FnOnce(Callbacks, &Options, path::Options) -> (F, Option<Names>),
+        made: Program<A>,
+        serve: impl FnOnce(&Self, &mut Invocation<A>) -> Result<Serving<F>, Failure>,
     ) -> i32 {
         let words = self.words.clone();
         let status = made.run_as(words, |given| {
             self.open(given)?;
-            let (filesystem, names) = serve(self.callbacks, &self.options, given.path_options);
-            let (begun, user) = (self.program.begun, self.user);
+            let serving = serve(&self, given).map_err(|failure| failure.to_string())?;
+            let Serving {
+                filesystem,
+                names,
+                watched,
+            } = serving;
+            let (begun, user) = (self.program().begun, self.user);
             // The registration goes with the mount.
             let session = Arc::<OnceLock<Registered>>::default();
             given.keep(Arc::clone(&session));
             given.when_mounted(move |mounted| {
-                let registered = register(mounted, names)?;
+                let watch = match watched {
+                    Some(stackfs) => watch(&stackfs, mounted)?,
+                    None => None,
+                };
+                let registered = register(mounted, names, watch)?;
                 let number = registered.number();
                 let _ = session.set(registered);
                 if let Some(begun) = begun {
@@ -245,14 +304,23 @@ impl Given {
     }
 }
 
-fn register(mounted: &Arc<MountedSession>, names: Option<Names>) -> Opened<Registered> {
-    let held = Held::begin(Arc::clone(mounted), names, None);
+fn watch(stackfs: &StackFs, mounted: &Mounted) -> io::Result<Option<LowerWatch>> {
+    let shown = Arc::clone(&mounted.shown);
+    stackfs.watch_lower_shown(mounted.session.server(), move |name| shown(name))
+}
+
+fn register(
+    mounted: &Mounted,
+    names: Option<Names>,
+    watch: Option<LowerWatch>,
+) -> Opened<Registered> {
+    let held = Held::begin(Arc::clone(&mounted.session), names, watch);
     let held = held.map_err(|error| error.to_string())?;
     Ok(held.register())
 }
 
 impl Kept {
-    fn new(given: &Invocation, flags: &[String]) -> Opened<Self> {
+    fn new<A>(given: &Invocation<A>, flags: &[String]) -> Opened<Self> {
         let text = |text: &OsStr| CString::new(text.to_owned().into_vec());
         let values = flags.iter().map(|flag| value(given.matches(), flag));
         let values = values.map(|value| value.as_deref().map(text).transpose());
@@ -273,7 +341,7 @@ fn value(matches: &ArgMatches, flag: &str) -> Option<OsString> {
 }
 
 /// A status for `main`: what is wrong with the program itself is said like what is wrong with its command line.
-fn status(entry: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+pub(crate) fn status(entry: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     match guarded(entry) {
         status @ 0.. => status,
         _ => {
@@ -283,19 +351,29 @@ fn status(entry: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     }
 }
 
+/// # Safety
+/// `callbacks` is null or points to callbacks.
+unsafe fn user(callbacks: *const bickford_callbacks) -> Result<User, Failure> {
+    // SAFETY: the caller's promise.
+    let callbacks = unsafe { callbacks.as_ref() };
+    let callbacks = callbacks.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
+    Ok(User(callbacks.user))
+}
+
 /// What `main` of a program does: reads the command line, mounts a file system that callbacks serve, goes into the background,
 /// logs, and unmounts when a signal comes. Returns the status for `main`: zero when the mount answers, or with `-f` when it has
 /// ended. `--help` shows the command line, which is that of mount.fuse3(8) with more; mount(8) and
 /// fstab(5) can mount it, where it is found in PATH under its name.
 ///
 /// The background is the program itself run again, so that what stands in `main` before this happens in each of its
-/// processes; what is served is opened by `open` in the one that serves. To be called once, and without `bickford_log`: the log
+/// processes; what is served is opened by `open` in the one that serves. It may fill in what is read when it has returned: `config`,
+/// `callbacks` but for `user`, and of the program's `options` what is no option of mount.fuse3(8). To be called once, and without `bickford_log`: the log
 /// goes where the command line says, and `bickford_log_line` writes to it.
 ///
 /// # Safety
 /// `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its
 /// functions can be called with the `user` of the callbacks; `config` and `callbacks` are as for `bickford_mount`. All stays until this
-/// returns.
+/// returns, but for what `open` fills in.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bickford_program_run(
     argc: i32,
@@ -306,9 +384,19 @@ pub unsafe extern "C" fn bickford_program_run(
 ) -> i32 {
     status(|| {
         // SAFETY: the caller's promises.
-        let (given, made) =
-            unsafe { Given::read((argc, argv), program, config, callbacks, Options::parse) }?;
-        Ok(given.run(made, |callbacks, _, _| (callbacks, None)))
+        let (given, made) = unsafe {
+            let user = user(callbacks)?;
+            Given::read((argc, argv), program, config, user, Options::parse)?
+        };
+        Ok(given.run(made, |given, invocation| {
+            // SAFETY: as above.
+            let (filesystem, _) = unsafe { given.callbacks(callbacks, invocation) }?;
+            Ok(Serving {
+                filesystem,
+                names: None,
+                watched: None,
+            })
+        }))
     })
 }
 
@@ -326,12 +414,23 @@ pub unsafe extern "C" fn bickford_program_run_paths(
 ) -> i32 {
     status(|| {
         // SAFETY: the caller's promises.
-        let (given, made) =
-            unsafe { Given::read((argc, argv), program, config, callbacks, Options::for_paths) }?;
-        let made = made.path_options(given.options.paths);
-        Ok(given.run(made, |callbacks, options, paths| {
-            let (filesystem, names) = over_paths(callbacks, paths, options.at_once);
-            (filesystem, Some(names))
+        let (given, made) = unsafe {
+            let user = user(callbacks)?;
+            Given::read((argc, argv), program, config, user, Options::for_paths)?
+        };
+        let made = made.path_options(path::Options::default());
+        Ok(given.run(made, |given, invocation| {
+            // SAFETY: as above.
+            let (callbacks, options) = unsafe { given.callbacks(callbacks, invocation) }?;
+            let settled = invocation.default_path_options(options.paths);
+            settled.map_err(Failure::argument)?;
+            let shown = invocation.path_options;
+            let (filesystem, names) = over_paths(callbacks, shown, options.at_once);
+            Ok(Serving {
+                filesystem,
+                names: Some(names),
+                watched: None,
+            })
         }))
     })
 }

@@ -14,12 +14,11 @@ use std::time::Duration;
 use bickford::mount::Unmount;
 use bickford::path::Names;
 use bickford::{FileSystem, MountedSession, Session};
-use bickford_stackfs::{LowerWatch, StackFs};
+use bickford_stackfs::LowerWatch;
 
 use crate::abi::*;
-use crate::dispatch::{Callbacks, User};
+use crate::dispatch::Callbacks;
 use crate::guard::{Failure, guarded, text};
-use crate::layer::Layer;
 use crate::options::Options;
 
 /// A mount and whether its session is over.
@@ -167,7 +166,7 @@ pub(crate) fn check_version(version: u32) -> Result<(), Failure> {
     }
 }
 
-/// What serves the requests, and its user.
+/// What serves the requests.
 ///
 /// # Safety
 /// `callbacks` is null or points to callbacks.
@@ -175,15 +174,14 @@ pub(crate) unsafe fn callbacks(
     callbacks: *const bickford_callbacks,
     config: bickford_config,
     options: &Options,
-) -> Result<(Callbacks, User), Failure> {
+) -> Result<Callbacks, Failure> {
     // SAFETY: the caller's promise.
     let callbacks =
         unsafe { callbacks.as_ref() }.ok_or_else(|| Failure::argument("callbacks are NULL"))?;
     let function = callbacks
         .dispatch
         .ok_or_else(|| Failure::argument("the callback dispatch is NULL"))?;
-    let made = Callbacks::new(callbacks, function, config, options);
-    Ok((made, User(callbacks.user)))
+    Ok(Callbacks::new(callbacks, function, config, options))
 }
 
 /// Ends a session that nobody gets, so that no call comes after mounting has failed.
@@ -196,9 +194,9 @@ fn give_up(mounted: &MountedSession, error: impl Display) -> Failure {
 
 /// What every way to mount is told.
 pub(crate) struct Mount<'a> {
-    mountpoint: &'a Path,
+    pub(crate) mountpoint: &'a Path,
     pub(crate) options: Options,
-    config: bickford_config,
+    pub(crate) config: bickford_config,
     session: &'a mut u64,
 }
 
@@ -242,8 +240,7 @@ impl<'a> Mount<'a> {
         callbacks: *const bickford_callbacks,
     ) -> Result<Callbacks, Failure> {
         // SAFETY: the caller's promise.
-        let (made, _) = unsafe { self::callbacks(callbacks, self.config, &self.options) }?;
-        Ok(made)
+        unsafe { self::callbacks(callbacks, self.config, &self.options) }
     }
 
     /// Mounts, and serves until the end.
@@ -300,57 +297,6 @@ pub unsafe extern "C" fn bickford_mount(
         // SAFETY: as above.
         let callbacks = unsafe { mount.callbacks(callbacks) }?;
         mount.serve(callbacks, None, |_| Ok(None))
-    })
-}
-
-/// Mounts a directory through StackFS with calls around its operations. Beside those of
-/// `bickford_mount` up to `allow_idmap`, `options` may have `preset=base|opt|fast`,
-/// `io=auto|passthrough|cached|direct|plain`, `lower=exclusive|watch`, `no_xattr`, and, where root
-/// alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
-/// kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
-/// request, and one with calls for FLUSH the close without one. What the kernel does not ask, no call
-/// sees; with preset=base it asks most.
-///
-/// # Safety
-/// As for `bickford_mount`; `layer` points to a layer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bickford_stackfs_mount(
-    source: *const c_char,
-    mountpoint: *const c_char,
-    options: *const c_char,
-    config: *const bickford_config,
-    layer: *const bickford_layer,
-    session: *mut u64,
-) -> i32 {
-    guarded(|| {
-        // SAFETY: the caller's promises.
-        let (source, layer, mut mount) = unsafe {
-            (
-                path(source, "source")?,
-                layer.as_ref(),
-                Mount::new(mountpoint, options, config, session, Options::for_stackfs)?,
-            )
-        };
-        let layer = layer.ok_or_else(|| Failure::argument("layer is NULL"))?;
-        let options = &mut mount.options.mount;
-        if options.fsname.is_none() {
-            options.fsname = Some(source.to_string_lossy().into_owned());
-        }
-        let settings = mount.options.settings();
-        settings
-            .check_mount(mount.mountpoint, &mount.options.mount)
-            .map_err(Failure::argument)?;
-        let stackfs = StackFs::builder(source)
-            .settings(settings)
-            .mount_flags(mount.options.mount.flags)
-            .build()
-            .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
-        let stackfs = Arc::new(stackfs);
-        let (config, prompt) = (mount.config, mount.options.prompt);
-        let filesystem = Layer::new(Arc::clone(&stackfs), layer, config, prompt)?;
-        mount.serve(filesystem, None, |mounted| {
-            stackfs.watch_lower(mounted.server())
-        })
     })
 }
 

@@ -170,6 +170,61 @@ fn it_says_what_is_wrong() {
     );
 }
 
+#[test]
+fn it_serves_a_directory() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("stackfs_program", place.path());
+    let [source, log] = ["source", "log"].map(|name| place.path().join(name));
+    std::fs::create_dir(&source).unwrap();
+    let name = |path: &Path| path.to_str().unwrap().to_owned();
+    watched(place.path(), |mountpoint| {
+        // Options that `open` fills in hold where the command line has none; it may have `_` for `-`.
+        for (more, preset, io, written) in [
+            ("as_is", "base", "direct", "text"),
+            ("preset=opt,lower=watch,no_xattr", "opt", "direct", "TEXT"),
+            ("io=plain,prompt,--as-is", "base", "plain", "text"),
+        ] {
+            let options = format!("log_file={},{more}", name(&log));
+            let options = options.trim_end_matches(",--as-is");
+            let mut words = vec![
+                "-o".to_owned(),
+                options.to_owned(),
+                name(&source),
+                name(mountpoint),
+            ];
+            words.extend(more.contains("--as-is").then(|| "--as-is".to_owned()));
+            let words = words.iter().map(String::as_str).collect::<Vec<_>>();
+            assert_silent(&run(&program, &words));
+            let entry = MountEntry::at(mountpoint).unwrap().unwrap();
+            assert_eq!(entry.fs_type, "fuse.shouter");
+            assert_eq!(entry.source, source.as_os_str());
+            std::fs::write(mountpoint.join("file"), "text").unwrap();
+            assert_eq!(text(source.join("file")), written, "{more}");
+            let line = await_line(&log, "serving a directory");
+            assert!(
+                line.contains(&format!("preset=\"{preset}\" io=\"{io}\"")),
+                "{more}: {line}"
+            );
+            unmount(mountpoint, Unmount::Normal).unwrap();
+            await_line(&log, "unmounted");
+            std::fs::remove_file(&log).unwrap();
+        }
+    });
+    let refused = run(&program, &["nameless", "/"]);
+    assert_refused(&refused, 1, "bickford: the program has no source");
+    for (more, why) in [
+        ("preset=quick", "[possible values: base, opt, fast]"),
+        ("presett=opt", "'preset'"),
+    ] {
+        let refused = run(&program, &["/", "-o", more, "/mnt"]);
+        let status = if why.starts_with('[') { 2 } else { 1 };
+        assert_refused(&refused, status, why);
+    }
+}
+
 /// As README.md has it, but for where the library is.
 #[test]
 fn the_example_says_hello() {

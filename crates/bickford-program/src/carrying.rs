@@ -29,6 +29,8 @@ impl TransportName {
 
 /// Flags that trade what else the machine does for sooner answers.
 #[derive(Debug, Clone, clap::Args)]
+// Its name is free for a structure of the program.
+#[group(skip)]
 pub struct Tuning {
     /// Keep all CPUs of this machine from sleeping while requests come, and 0.1 s longer
     ///

@@ -9,6 +9,8 @@ use crate::logging::Log;
 
 /// Those of mount.fuse3(8), and of the log.
 #[derive(Debug, Clone, clap::Args)]
+// Its name is free for a structure of the program.
+#[group(skip)]
 pub struct Flags {
     /// Stay in the foreground; log to standard error
     #[arg(short = 'f', long)]

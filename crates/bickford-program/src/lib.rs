@@ -24,5 +24,5 @@ pub mod waiting;
 
 pub use bickford_layers::{parse_duration, parse_size};
 pub use failure::Failure;
-pub use program::{Invocation, NoArguments, Opened, Program};
+pub use program::{Invocation, Mounted, NoArguments, Opened, Program};
 pub use status::Status;

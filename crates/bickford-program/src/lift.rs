@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use bickford::mount::{MountOptions, split_options};
 
-/// `--NAME=VALUE` for each `NAME=VALUE` of the option texts where NAME is a flag of `command` and no mount option.
+/// `--NAME=VALUE` for each `NAME=VALUE` of the option texts where NAME is a flag of `command` and no mount option. It may
+/// be written with `_` for `-`, as mount options are.
 ///
 /// They are to come before what was given on the command line, which therefore wins.
 #[must_use]
@@ -14,8 +15,11 @@ pub fn lifted<'t>(
 ) -> Vec<OsString> {
     texts
         .flat_map(|text| split_options(text))
-        .filter(|option| own_flag(option, command).is_some())
-        .map(|option| OsString::from(format!("--{option}")))
+        .filter_map(|option| {
+            let long = own_flag(&option, command)?;
+            let value = option.get(long.len()..).unwrap_or_default();
+            Some(OsString::from(format!("--{long}{value}")))
+        })
         .collect()
 }
 
@@ -26,7 +30,8 @@ pub fn own_flag<'c>(option: &str, command: &'c clap::Command) -> Option<&'c str>
     if MountOptions::known_names().any(|known| known == name) {
         return None;
     }
-    own_flags(command).find(|long| *long == name)
+    let dashed = name.replace('_', "-");
+    own_flags(command).find(|long| long.replace('_', "-") == dashed)
 }
 
 /// The flags that may stand in `-o`: those with a long name, but not the ones that end the program.

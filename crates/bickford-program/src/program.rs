@@ -13,7 +13,7 @@ use bickford::mount::OptionError;
 use bickford::{FileSystem, MountOptions, SessionConfig, path};
 use bickford_layers::Registry;
 
-pub use self::invocation::Invocation;
+pub use self::invocation::{Invocation, Mounted};
 use self::line::Line;
 use crate::apart;
 use crate::failure::Failure;

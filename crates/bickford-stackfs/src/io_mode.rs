@@ -38,6 +38,14 @@ pub enum IoMode {
 }
 
 impl IoMode {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::Passthrough,
+        Self::Cached,
+        Self::Direct,
+        Self::Plain,
+    ];
+
     /// The name as it is given to `--io`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -55,14 +63,8 @@ impl FromStr for IoMode {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let all = [
-            Self::Auto,
-            Self::Passthrough,
-            Self::Cached,
-            Self::Direct,
-            Self::Plain,
-        ];
-        all.into_iter()
+        Self::ALL
+            .into_iter()
             .find(|mode| mode.name() == name)
             .ok_or_else(|| UnknownName::new(name, "auto, passthrough, cached, direct or plain"))
     }

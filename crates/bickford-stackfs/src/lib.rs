@@ -21,6 +21,8 @@
 //! - Mounts below SOURCE are crossed as by a recursive bind mount.
 
 mod append;
+#[cfg(feature = "arguments")]
+mod arguments;
 mod backing;
 mod beneath;
 mod builder;
@@ -62,6 +64,8 @@ mod xattr;
 
 use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "arguments")]
+pub use arguments::Arguments;
 pub use builder::{Builder, Error};
 pub use descriptors::raise_descriptor_limit;
 pub use io_mode::IoMode;

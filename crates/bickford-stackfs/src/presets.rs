@@ -174,6 +174,28 @@ pub enum Lower {
     Watch,
 }
 
+impl Lower {
+    /// The name as it is given to `--lower`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+impl std::str::FromStr for Lower {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        [Self::Exclusive, Self::Watch]
+            .into_iter()
+            .find(|lower| lower.name() == name)
+            .ok_or_else(|| UnknownName::new(name, "exclusive or watch"))
+    }
+}
+
 impl Settings {
     /// Whether a mount may be served so.
     ///

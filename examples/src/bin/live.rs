@@ -140,8 +140,8 @@ fn main() -> ExitCode {
             })));
             let adapter = Adapter::new(live.clone(), given.path_options);
             let names = adapter.names();
-            given.when_mounted(move |session| {
-                let notifier = session.notifier().clone();
+            given.when_mounted(move |mounted| {
+                let notifier = mounted.session.notifier().clone();
                 let clock = move || {
                     loop {
                         std::thread::sleep(Duration::from_secs(1));

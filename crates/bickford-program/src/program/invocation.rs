@@ -3,11 +3,22 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bickford::{MountOptions, MountedSession, path};
+use bickford::mount::OptionError;
+use bickford::{MountOptions, MountedSession, SessionConfig, path};
+use bickford_layers::Shown;
 
 use super::{NoArguments, Opened};
 
-type Hook = Box<dyn FnOnce(&Arc<MountedSession>) -> Opened<()> + Send>;
+type Hook = Box<dyn FnOnce(&Mounted) -> Opened<()> + Send>;
+
+/// A mount that answers.
+#[non_exhaustive]
+pub struct Mounted {
+    /// Its session.
+    pub session: Arc<MountedSession>,
+    /// How a name of the file system is shown through the layers over it: that name is what a notification has to have.
+    pub shown: Shown,
+}
 
 /// What the command line asks for. What of it is changed in [`Program::run`](super::Program::run) holds.
 pub struct Invocation<A = NoArguments> {
@@ -25,6 +36,11 @@ pub struct Invocation<A = NoArguments> {
     /// Those of [`Program::path_options`](super::Program::path_options), with what the command line says; for the
     /// adapter.
     pub path_options: path::Options,
+    /// How it is served where the command line says nothing else: that of
+    /// [`Program::session_config`](super::Program::session_config).
+    pub session_config: SessionConfig,
+    /// The path options of the command line.
+    pub(super) path_texts: Vec<String>,
     pub(super) matches: clap::ArgMatches,
     pub(super) hooks: Vec<Hook>,
     pub(super) kept: Vec<Box<dyn Send>>,
@@ -37,12 +53,22 @@ impl<A> Invocation<A> {
         &self.matches
     }
 
+    /// Takes other path options than [`Program::path_options`](super::Program::path_options) where the command line
+    /// says nothing: for what is known only of what was opened.
+    ///
+    /// # Errors
+    /// What the command line says does not go with them.
+    pub fn default_path_options(&mut self, options: path::Options) -> Result<(), OptionError> {
+        self.path_options = options;
+        for text in &self.path_texts {
+            self.path_options.set(text)?;
+        }
+        Ok(())
+    }
+
     /// Calls `hook` once the mount answers, before anybody is told so: for what sends notifications, or needs the
     /// session otherwise. Its error is what the user is told, and the mount is taken away.
-    pub fn when_mounted(
-        &mut self,
-        hook: impl FnOnce(&Arc<MountedSession>) -> Opened<()> + Send + 'static,
-    ) {
+    pub fn when_mounted(&mut self, hook: impl FnOnce(&Mounted) -> Opened<()> + Send + 'static) {
         self.hooks.push(Box::new(hook));
     }
 

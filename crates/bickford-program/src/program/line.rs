@@ -21,6 +21,8 @@ use crate::remount::{REMOUNT, Remount};
 
 /// What every program has.
 #[derive(Debug, Clone, clap::Args)]
+// Its name is free for a structure of the program.
+#[group(skip)]
 pub(super) struct Common {
     #[command(flatten)]
     pub(super) flags: Flags,
@@ -159,6 +161,19 @@ impl<A: clap::Args> Line<A> {
         Ok((mount, path.unwrap_or_default()))
     }
 
+    /// What `-o` has of [`path::Options`], for a file system that has them.
+    pub(super) fn path_texts(&self, program: &Program<A>) -> Vec<String> {
+        let command = Self::command(program);
+        let is_of_paths = |option: &String| {
+            let name = option.split('=').next().unwrap_or_default();
+            program.path_options.is_some()
+                && lift::own_flag(option, &command).is_none()
+                && path::Options::known_names().any(|known| known == name)
+        };
+        let options = self.common.flags.split_options();
+        options.filter(is_of_paths).collect()
+    }
+
     fn apply(
         &self,
         program: &Program<A>,
@@ -275,17 +290,32 @@ mod tests {
 
     use super::*;
 
+    /// Called as a structure of the library is.
     #[derive(Debug, Clone, clap::Args)]
-    struct Own {
+    struct Flags {
         #[arg(long, default_value_t = 1)]
         depth: u32,
+        #[command(flatten)]
+        more: Tuning,
     }
 
-    fn program() -> Program<Own> {
-        Program::new("it").version("7.1").arguments::<Own>()
+    #[derive(Debug, Clone, clap::Args)]
+    struct Tuning {
+        #[command(flatten)]
+        common: Common,
     }
 
-    fn parse(program: &Program<Own>, words: &[&str]) -> Result<Line<Own>, clap::Error> {
+    #[derive(Debug, Clone, clap::Args)]
+    struct Common {
+        #[arg(long)]
+        two_words: bool,
+    }
+
+    fn program() -> Program<Flags> {
+        Program::new("it").version("7.1").arguments::<Flags>()
+    }
+
+    fn parse(program: &Program<Flags>, words: &[&str]) -> Result<Line<Flags>, clap::Error> {
         Line::parse(program, words.iter().map(OsString::from).collect())
     }
 
@@ -371,6 +401,10 @@ mod tests {
             told("dept=3")
         );
         assert!(told("umask=0").contains("'umask' is not known"));
+        let words = ["-o", "two_words", "/mnt"];
+        let line = parse(&program(), &words).unwrap();
+        line.check(&program()).unwrap();
+        assert!(line.arguments.more.common.two_words, "'_' stands for '-'");
         let sloppy = parse(&program(), &["--sloppy", "-o", "dept=3", "/mnt"]).unwrap();
         sloppy.check(&program()).unwrap();
     }

@@ -8,7 +8,7 @@ use bickford::{FileSystem, MountOptions, Session, SessionConfig};
 use bickford_layers::Summary;
 
 use super::line::Line;
-use super::{Invocation, Opened, Program, Source};
+use super::{Invocation, Mounted, Opened, Program, Source};
 use crate::failure::Failure;
 use crate::service::{self, Started, Told};
 use crate::status::Status;
@@ -36,6 +36,7 @@ impl<A: clap::Args> Line<A> {
         open: impl FnOnce(&mut Invocation<A>) -> Opened<F>,
     ) -> Result<impl FnOnce(&Told<'_>) -> Result<Started, Failure>, Failure> {
         let (mount_options, path_options) = self.options(&program)?;
+        let path_texts = self.path_texts(&program);
         let source = self.source(&program);
         let mut given = Invocation {
             arguments: self.arguments,
@@ -44,6 +45,8 @@ impl<A: clap::Args> Line<A> {
             mountpoint: self.mountpoint,
             mount_options,
             path_options,
+            session_config: program.session,
+            path_texts,
             hooks: Vec::new(),
             kept: Vec::new(),
         };
@@ -55,7 +58,7 @@ impl<A: clap::Args> Line<A> {
         let below: Box<dyn FileSystem> = Box::new(opened);
         let built = program.registry.build(&self.common.layers, below);
         let (served, layers) = built.map_err(|error| Failure::new(error.to_string()))?;
-        let config = self.common.session_config(program.session);
+        let config = self.common.session_config(given.session_config);
         Ok(move |told: &Told<'_>| mount(served, layers, given, config, told))
     }
 }
@@ -79,8 +82,12 @@ fn mount<A>(
     let session = Session::on_mount(served, mounted, config);
     let session = session.map_err(|error| Failure::of_start(&error))?;
     let session = Arc::new(session);
+    let mounted = Mounted {
+        session: Arc::clone(&session),
+        shown: layers.shown(),
+    };
     for hook in given.hooks {
-        hook(&session).map_err(|error| Failure::new(with_reasons(&*error)))?;
+        hook(&mounted).map_err(|error| Failure::new(with_reasons(&*error)))?;
     }
     log(&given.mount_options, mountpoint, &layers);
     Ok(Started {
