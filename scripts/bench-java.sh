@@ -123,7 +123,7 @@ mkdir -p "$out"
 # ours TRANSPORT: sets $stack, and $null, after which options, --data, {src} and {mnt} go.
 ours() {
 	stack="exec '$target/release/bickford' mount -f --preset opt --transport $1 {src} {mnt}"
-	null="exec '$java/bin/javafuse' --class io.github.bickfordfs.examples.NullFs \
+	null="exec '$java/bin/javafuse' -f --class io.github.bickfordfs.examples.NullFs \
 --classpath '$java/target/test-classes' -o preset=opt,transport=$1,prompt"
 }
 

@@ -87,7 +87,7 @@ impl Binding {
         Ok(Some(Config {
             name: (*name).to_owned(),
             command: Some(format!(
-                "exec {launcher} --class {CLASS} --classpath {classes} --data {data} -o preset=opt {{src}} {{mnt}}"
+                "exec {launcher} -f --class {CLASS} --classpath {classes} --data {data} -o preset=opt {{src}} {{mnt}}"
             )),
             directory: None,
         }))

@@ -927,9 +927,10 @@ int32_t bickford_deferred_list_at(uint64_t handle,
 // fstab(5) can mount it, where it is found in PATH under its name.
 //
 // The background is the program itself run again, so that what stands in `main` before this happens in each of its
-// processes; what is served is opened by `open` in the one that serves. It may fill in what is read when it has returned: `config`,
-// `callbacks` but for `user`, and of the program's `options` what is no option of mount.fuse3(8). To be called once, and without `bickford_log`: the log
-// goes where the command line says, and `bickford_log_line` writes to it.
+// processes; what is served is opened by `open` in the one that serves. `open` may fill in what is read when it has returned:
+// `config`, `callbacks`, and of the program's `options` what is no option of mount.fuse3(8). (`open` and `begun` get the `user`
+// that is there before.) To be called once, and without `bickford_log`: the log goes where the command line says, and
+// `bickford_log_line` writes to it.
 //
 // # Safety
 // `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its
@@ -1024,7 +1025,7 @@ int32_t bickford_stackfs_mount(const char *source,
 
 // A program (`bickford_program_run`) that serves a directory through StackFS with calls around its operations
 // (`bickford_stackfs_mount`), whose options its command line has as flags. The program's `source` is what the help calls the
-// directory. `layer` but for `user` is read when `open` has returned, which may fill it in.
+// directory. `layer` is read when `open` has returned, which may fill it in.
 //
 // # Safety
 // As for `bickford_program_run`; `layer` points to a layer.

@@ -366,9 +366,10 @@ unsafe fn user(callbacks: *const bickford_callbacks) -> Result<User, Failure> {
 /// fstab(5) can mount it, where it is found in PATH under its name.
 ///
 /// The background is the program itself run again, so that what stands in `main` before this happens in each of its
-/// processes; what is served is opened by `open` in the one that serves. It may fill in what is read when it has returned: `config`,
-/// `callbacks` but for `user`, and of the program's `options` what is no option of mount.fuse3(8). To be called once, and without `bickford_log`: the log
-/// goes where the command line says, and `bickford_log_line` writes to it.
+/// processes; what is served is opened by `open` in the one that serves. `open` may fill in what is read when it has returned:
+/// `config`, `callbacks`, and of the program's `options` what is no option of mount.fuse3(8). (`open` and `begun` get the `user`
+/// that is there before.) To be called once, and without `bickford_log`: the log goes where the command line says, and
+/// `bickford_log_line` writes to it.
 ///
 /// # Safety
 /// `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its

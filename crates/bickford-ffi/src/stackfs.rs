@@ -135,7 +135,7 @@ unsafe fn serve(
 
 /// A program (`bickford_program_run`) that serves a directory through StackFS with calls around its operations
 /// (`bickford_stackfs_mount`), whose options its command line has as flags. The program's `source` is what the help calls the
-/// directory. `layer` but for `user` is read when `open` has returned, which may fill it in.
+/// directory. `layer` is read when `open` has returned, which may fill it in.
 ///
 /// # Safety
 /// As for `bickford_program_run`; `layer` points to a layer.

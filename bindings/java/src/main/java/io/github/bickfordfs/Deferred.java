@@ -22,7 +22,6 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * soon as the garbage collector finds out, which may be late.
  */
 public final class Deferred {
-    private static final System.Logger LOG = System.getLogger(Deferred.class.getPackageName());
     private static final Cleaner CLEANER = Cleaner.create();
 
     private static final Set<Operation> ENTRIES = EnumSet.of(
@@ -56,7 +55,7 @@ public final class Deferred {
         public void run() {
             if (paid.compareAndSet(false, true)) {
                 if (Native.deferredComplete(handle, Errno.EIO, MemorySegment.NULL) >= 0) {
-                    LOG.log(System.Logger.Level.WARNING, debtor + " and was dropped unanswered; the caller gets EIO");
+                    Log.warning(debtor + " and was dropped unanswered; the caller gets EIO");
                 }
             }
         }

@@ -23,7 +23,6 @@ import java.util.concurrent.locks.ReentrantLock;
  * }</pre>
  */
 public final class Mount implements AutoCloseable {
-    private static final System.Logger LOG = System.getLogger(Mount.class.getPackageName());
     private static final Set<Mount> LIVE = ConcurrentHashMap.newKeySet();
     /** Mounts that may answer already and are not yet in LIVE. */
     private static final AtomicInteger STARTING = new AtomicInteger();
@@ -81,6 +80,52 @@ public final class Mount implements AutoCloseable {
             closeAfter(e);
             throw e;
         }
+    }
+
+    private Mount(Path mountpoint, Target target, int number, long session) {
+        this.mountpoint = mountpoint;
+        this.target = target;
+        this.number = number;
+        this.session = session;
+        this.guard = Thread.ofPlatform().name("bickford-guard").daemon().unstarted(this::guard);
+        target.guardedBy(guard);
+        LIVE.add(this);
+        guard.start();
+    }
+
+    /** What a program has mounted, which ends it ({@link #endedByProgram}). */
+    static Mount ofProgram(Path mountpoint, Target target, int number, long session) {
+        return new Mount(mountpoint, target, number, session);
+    }
+
+    /** A mount may answer before it is known: the end of the virtual machine waits until {@link #started}. */
+    static void starting() {
+        STARTING.incrementAndGet();
+    }
+
+    static void started() {
+        STARTING.decrementAndGet();
+    }
+
+    /** Its session is over, and its number means nothing. */
+    void endedByProgram() {
+        closing.lock();
+        try {
+            if (closed) {
+                return;
+            }
+            closed = true;
+            LIVE.remove(this);
+            LockSupport.unpark(guard);
+            Bridge.remove(number);
+        } finally {
+            closing.unlock();
+        }
+    }
+
+    /** Whether the virtual machine was in no state to go on serving it. */
+    boolean isFatal() {
+        return target.isFatal();
     }
 
     private void closeAfter(Throwable failure) {
@@ -249,7 +294,7 @@ public final class Mount implements AutoCloseable {
                 return;
             } catch (IOException e) {
                 if (System.nanoTime() >= end) {
-                    LOG.log(System.Logger.Level.WARNING, "unmounting by force: {0}", e.getMessage());
+                    Log.warning("unmounting by force: " + e.getMessage());
                     unmountByForce();
                     return;
                 }
@@ -270,7 +315,7 @@ public final class Mount implements AutoCloseable {
                 e.addSuppressed(lazily);
                 throw e;
             }
-            LOG.log(System.Logger.Level.WARNING, "unmounted lazily: {0}", e.getMessage());
+            Log.warning("unmounted lazily: " + e.getMessage());
         }
     }
 
@@ -280,9 +325,9 @@ public final class Mount implements AutoCloseable {
             if (target.isFatal()) {
                 try {
                     Native.unmount(session, Native.UNMOUNT_LAZY);
-                    LOG.log(System.Logger.Level.ERROR, "{0} is unmounted after a fatal error", mountpoint);
+                    Log.error(mountpoint + " is unmounted after a fatal error");
                 } catch (Throwable e) {
-                    LOG.log(System.Logger.Level.ERROR, "unmounting after a fatal error", e);
+                    Log.error("unmounting after a fatal error", e);
                 }
                 return;
             }

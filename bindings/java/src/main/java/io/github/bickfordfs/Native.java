@@ -27,6 +27,7 @@ final class Native {
 
     private static final MethodHandle ABI_VERSION = function("bickford_abi_version", JAVA_INT);
     private static final MethodHandle LOG = function("bickford_log", JAVA_INT, JAVA_INT, ADDRESS, ADDRESS);
+    private static final MethodHandle LOG_LINE = function("bickford_log_line", JAVA_INT, JAVA_INT, ADDRESS);
     private static final MethodHandle LAST_ERROR = function("bickford_last_error", ADDRESS);
     private static final MethodHandle MOUNT =
             function("bickford_mount", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
@@ -105,13 +106,15 @@ final class Native {
                     + " of the interface, this jar needs version " + Layout.ABI_VERSION
                     + "; use the library that belongs to the jar");
         }
-        // A program of several languages may have told the library already where its log goes.
-        code(() -> (int) LOG.invokeExact(NativeLog.wanted(), NativeLog.listener(), MemorySegment.NULL));
+        if (!ProgramRun.isRunning()) {
+            // A program of several languages may have told the library already where its log goes.
+            code(() -> (int) LOG.invokeExact(NativeLog.wanted(), NativeLog.listener(), MemorySegment.NULL));
+        }
     }
 
     private Native() {}
 
-    private static MethodHandle function(String name, MemoryLayout result, MemoryLayout... arguments) {
+    static MethodHandle function(String name, MemoryLayout result, MemoryLayout... arguments) {
         MemorySegment symbol = LIBRARY.find(name)
                 .orElseThrow(() -> new UnsatisfiedLinkError("the native library has no " + name
                         + "; it does not belong to this jar"));
@@ -235,14 +238,28 @@ final class Native {
             throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment callbacks = arena.allocate(24, 8);
-            callbacks.set(JAVA_LONG, 0, spec.user());
-            callbacks.set(JAVA_LONG, 8, spec.operations());
-            callbacks.set(ADDRESS, 16, spec.dispatch());
+            fillCallbacks(callbacks, spec);
             MemorySegment session = arena.allocate(8, 8);
             check(() -> (int) mount.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
                     config(arena, options, spec.refused()), callbacks, session));
             return session.get(JAVA_LONG, 0);
         }
+    }
+
+    static void fillCallbacks(MemorySegment callbacks, CallbackSpec spec) {
+        callbacks.set(JAVA_LONG, 0, spec.user());
+        callbacks.set(JAVA_LONG, 8, spec.operations());
+        callbacks.set(ADDRESS, 16, spec.dispatch());
+    }
+
+    static void fillLayer(MemorySegment layer, LayerSpec spec, MemorySegment pre, MemorySegment post) {
+        layer.set(JAVA_LONG, 0, spec.user());
+        layer.set(JAVA_LONG, 8, spec.pre());
+        layer.set(JAVA_LONG, 16, spec.call());
+        layer.set(JAVA_LONG, 24, spec.post());
+        layer.set(JAVA_INT, 32, spec.metadataOnly() ? 1 : 0);
+        layer.set(ADDRESS, 40, pre);
+        layer.set(ADDRESS, 48, post);
     }
 
     /** What a layer over StackFS consists of. */
@@ -259,13 +276,7 @@ final class Native {
             MemorySegment post) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment layer = arena.allocate(56, 8);
-            layer.set(JAVA_LONG, 0, spec.user());
-            layer.set(JAVA_LONG, 8, spec.pre());
-            layer.set(JAVA_LONG, 16, spec.call());
-            layer.set(JAVA_LONG, 24, spec.post());
-            layer.set(JAVA_INT, 32, spec.metadataOnly() ? 1 : 0);
-            layer.set(ADDRESS, 40, pre);
-            layer.set(ADDRESS, 48, post);
+            fillLayer(layer, spec, pre, post);
             MemorySegment session = arena.allocate(8, 8);
             check(() -> (int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
                     arena.allocateFrom(options.options()), config(arena, options, 0), layer, session));
@@ -280,6 +291,11 @@ final class Native {
         config.set(JAVA_INT, 8, options.maxWrite());
         config.set(JAVA_LONG, 24, refused);
         return config;
+    }
+
+    /** A line of the log of a program; where there is none yet nobody is told. */
+    static void logLine(int level, MemorySegment text) {
+        code(() -> (int) LOG_LINE.invokeExact(level, text));
     }
 
     /** Whether the session ended before the timeout; a negative timeout is for ever. */

@@ -9,8 +9,6 @@ import java.lang.invoke.MethodHandles;
 
 /** What the native library has to tell, in the log of this package: there stands why callers got EIO, for example. */
 final class NativeLog {
-    private static final System.Logger LOG = System.getLogger(NativeLog.class.getPackageName());
-
     private NativeLog() {}
 
     /** The function for bickford_log. */
@@ -21,7 +19,7 @@ final class NativeLog {
     /** The least important of the library's lines that somebody may want (BICKFORD_LOG_*). */
     static int wanted() {
         int wanted = 2;
-        while (wanted < 4 && LOG.isLoggable(level(wanted + 1))) {
+        while (wanted < 4 && Log.PLATFORM.isLoggable(level(wanted + 1))) {
             wanted++;
         }
         return wanted;
@@ -39,7 +37,7 @@ final class NativeLog {
 
     private static void tell(MemorySegment user, int level, MemorySegment text) {
         try {
-            LOG.log(level(level), text.reinterpret(Long.MAX_VALUE).getString(0));
+            Log.PLATFORM.log(level(level), text.reinterpret(Long.MAX_VALUE).getString(0));
         } catch (Throwable e) {
             // Nothing may be thrown into native code; and it was the log that failed.
         }

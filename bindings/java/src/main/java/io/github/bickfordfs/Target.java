@@ -8,8 +8,6 @@ abstract class Target {
     /** What is no {@link Operation}: nobody waits for it. */
     static final int FORGET = 2, DESTROY = 38;
 
-    private static final System.Logger LOG = System.getLogger(Target.class.getPackageName());
-
     private final String name;
     private final ClassLoader loader = Thread.currentThread().getContextClassLoader();
     private volatile Thread guard;
@@ -72,7 +70,7 @@ abstract class Target {
                     case DESTROY -> "DESTROY, which nobody waits for";
                     default -> Operation.of(operation) + "; the caller gets " + Errno.name(errno);
                 };
-                LOG.log(System.Logger.Level.ERROR, name + " failed in " + what, e);
+                Log.error(name + " failed in " + what, e);
             }
             return errno;
         } catch (Throwable again) {

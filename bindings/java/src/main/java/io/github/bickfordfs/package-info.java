@@ -8,6 +8,7 @@
  *   <li>{@link io.github.bickfordfs.InodeFileSystem}: a file system over inodes, as the kernel sees it.
  * </ul>
  *
- * {@link io.github.bickfordfs.Mount} mounts each of them. What a class does not override never enters Java.
+ * {@link io.github.bickfordfs.Mount} mounts each of them, and {@link io.github.bickfordfs.Program} is all of a program's
+ * {@code main}. What a class does not override never enters Java.
  */
 package io.github.bickfordfs;

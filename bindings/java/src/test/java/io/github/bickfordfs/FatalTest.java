@@ -85,9 +85,9 @@ class FatalTest {
     @Test
     void aTerminatedProcessUnmounts() throws Exception {
         try (Place place = new Place()) {
-            Process process = place.java(Hello.class, place.mountpoint.toString());
+            Process process = place.java(Ending.class, place.mountpoint.toString(), "");
             try {
-                place.until("it answers", () -> Files.exists(place.mountpoint.resolve("hello")) || !process.isAlive());
+                place.until("it is mounted", () -> place.isMounted() || !process.isAlive());
                 assertTrue(process.isAlive(), place::outputOrError);
                 process.destroy();
                 place.until("the process ends", () -> !process.isAlive());
@@ -101,7 +101,7 @@ class FatalTest {
     @Test
     void aKilledProcessLeavesAMountThatIsCleanedUp() throws Exception {
         try (Place place = new Place()) {
-            Process process = place.java(Hello.class, place.mountpoint.toString());
+            Process process = place.java(Hello.class, "-f", place.mountpoint.toString());
             place.until("it answers", () -> Files.exists(place.mountpoint.resolve("hello")) || !process.isAlive());
             assertTrue(process.isAlive(), place::outputOrError);
             process.destroyForcibly().waitFor();

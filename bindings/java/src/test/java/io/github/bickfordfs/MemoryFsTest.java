@@ -32,7 +32,7 @@ class MemoryFsTest {
     void dataThatDoNotFitIntoTheHeapEndNothing() throws Exception {
         try (Place place = new Place()) {
             Place.command("chown", "1234:567", place.mountpoint.toString());
-            Process process = place.java(MemoryFs.class, place.mountpoint.toString());
+            Process process = place.java(MemoryFs.class, "-f", place.mountpoint.toString());
             try {
                 place.until("it is mounted", () -> {
                     assertTrue(process.isAlive(), place::outputOrError);

@@ -7,13 +7,11 @@ import io.github.bickfordfs.Errno;
 import io.github.bickfordfs.FuseException;
 import io.github.bickfordfs.InodeFileSystem;
 import io.github.bickfordfs.Listing;
-import io.github.bickfordfs.Mount;
-import io.github.bickfordfs.MountOptions;
+import io.github.bickfordfs.Program;
 import io.github.bickfordfs.Request;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
 
 /** One file that says hello, over inodes: {@code Hello MOUNTPOINT}. */
 public final class Hello implements InodeFileSystem {
@@ -56,9 +54,7 @@ public final class Hello implements InodeFileSystem {
     }
 
     /** The command. */
-    public static void main(String[] args) throws IOException {
-        try (Mount mount = Mount.inodes(new Hello(), Path.of(args[0]), MountOptions.DEFAULT)) {
-            mount.await();
-        }
+    public static void main(String[] args) {
+        System.exit(new Program("hello").about("A file that says hello").inodes(args, _ -> new Hello()));
     }
 }

@@ -8,9 +8,9 @@ import io.github.bickfordfs.Errno;
 import io.github.bickfordfs.FuseException;
 import io.github.bickfordfs.InodeFileSystem;
 import io.github.bickfordfs.Listing;
-import io.github.bickfordfs.Mount;
 import io.github.bickfordfs.MountOptions;
 import io.github.bickfordfs.Opened;
+import io.github.bickfordfs.Program;
 import io.github.bickfordfs.Request;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -396,11 +396,10 @@ public final class MemoryFs implements InodeFileSystem {
     }
 
     /** The command. */
-    public static void main(String[] args) throws IOException {
-        Path mountpoint = Path.of(args[0]);
-        try (Mount mount = Mount.inodes(MemoryFs.ownedAs(mountpoint), mountpoint,
-                MountOptions.DEFAULT.plus("default_permissions,fsname=memory"))) {
-            mount.await();
-        }
+    public static void main(String[] args) {
+        Program program = new Program("memory")
+                .about("Files in memory, which are gone when it is unmounted")
+                .options(MountOptions.DEFAULT.plus("default_permissions"));
+        System.exit(program.inodes(args, given -> ownedAs(Path.of(given.mountpoint()))));
     }
 }

@@ -3,10 +3,10 @@ package io.github.bickfordfs.examples;
 import io.github.bickfordfs.Attr;
 import io.github.bickfordfs.Errno;
 import io.github.bickfordfs.FuseException;
-import io.github.bickfordfs.Mount;
 import io.github.bickfordfs.MountOptions;
 import io.github.bickfordfs.Opened;
 import io.github.bickfordfs.PathFileSystem;
+import io.github.bickfordfs.Program;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -258,11 +258,13 @@ public final class NioFs implements PathFileSystem {
     }
 
     /** Mounts a zip file to be read. */
-    public static void main(String[] args) throws IOException {
-        try (FileSystem zip = FileSystems.newFileSystem(Path.of(args[0]));
-                Mount mount = Mount.paths(
-                        new NioFs(zip.getPath("/")), Path.of(args[1]), MountOptions.DEFAULT.plus("ro,fsname=zip"))) {
-            mount.await();
-        }
+    public static void main(String[] args) {
+        Program program = new Program("zip")
+                .about("The files of a zip file, to be read")
+                .sourcePath("FILE.zip")
+                .options(MountOptions.DEFAULT.plus("ro"));
+        // Not closed: the file system is there until the program ends.
+        System.exit(program.paths(args,
+                given -> new NioFs(FileSystems.newFileSystem(Path.of(given.source())).getPath("/"))));
     }
 }
