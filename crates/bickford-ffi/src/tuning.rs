@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use bickford::Negotiation;
+use bickford::dispatch::KernelLimits;
 
 use crate::guard::Failure;
 
@@ -23,9 +24,7 @@ where
 /// What is to be settled; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
-    max_background: Option<u16>,
-    congestion_threshold: Option<u16>,
-    request_timeout: Option<u16>,
+    limits: KernelLimits,
     time_granularity: Option<u32>,
 }
 
@@ -40,9 +39,11 @@ impl Tuning {
     /// Takes an option; false where it is none of these.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
         match name {
-            "max_background" => self.max_background = Some(number(name, value, 1)?),
-            "congestion_threshold" => self.congestion_threshold = Some(number(name, value, 1)?),
-            "request_timeout" => self.request_timeout = Some(number(name, value, 0)?),
+            "max_background" => self.limits.max_background = Some(number(name, value, 1)?),
+            "congestion_threshold" => {
+                self.limits.congestion_threshold = Some(number(name, value, 1)?);
+            }
+            "request_timeout" => self.limits.request_timeout = Some(number(name, value, 0)?),
             "time_granularity" => {
                 let nanoseconds = number(name, value, 1)?;
                 if nanoseconds > 1_000_000_000 {
@@ -58,18 +59,7 @@ impl Tuning {
     }
 
     pub(crate) fn apply(&self, negotiation: &mut Negotiation) {
-        let (most, congestion) = negotiation.background();
-        let most = self.max_background.unwrap_or(most);
-        let congestion = match (self.congestion_threshold, self.max_background) {
-            (Some(congestion), _) => congestion,
-            // As the kernel does where it is not told.
-            (None, Some(most)) => most - most / 4,
-            (None, None) => congestion,
-        };
-        negotiation.set_background(most, congestion);
-        if let Some(seconds) = self.request_timeout {
-            negotiation.set_request_timeout(seconds);
-        }
+        self.limits.apply(negotiation);
         if let Some(nanoseconds) = self.time_granularity {
             negotiation.set_time_granularity(nanoseconds);
         }

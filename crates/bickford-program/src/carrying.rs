@@ -43,6 +43,18 @@ pub struct Tuning {
     /// Over io_uring, threads do not yield to callers: callers may be sent from CPU to CPU.
     #[arg(long)]
     pub no_yielding: bool,
+
+    /// Most requests at once that nobody waits for, such as read-ahead and write-back; by default the file system's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_background: Option<u16>,
+
+    /// From how many of these on the kernel holds back more; by default three quarters of them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub congestion_threshold: Option<u16>,
+
+    /// End the mount where a request has had no answer for so long; by default, and with 0, never
+    #[arg(long, value_name = "SECONDS")]
+    pub request_timeout: Option<u16>,
 }
 
 impl Tuning {
@@ -52,6 +64,10 @@ impl Tuning {
         if self.no_yielding {
             config.yielding = Yielding::Off;
         }
+        let limits = &mut config.server.limits;
+        limits.max_background = self.max_background.or(limits.max_background);
+        limits.congestion_threshold = self.congestion_threshold.or(limits.congestion_threshold);
+        limits.request_timeout = self.request_timeout.or(limits.request_timeout);
         match self.low_latency {
             true => config.low_latency(LowLatency::default()),
             false => config,

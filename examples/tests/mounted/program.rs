@@ -192,6 +192,23 @@ fn flags_of_its_own_stand_in_options_too() {
     place.finish();
 }
 
+#[test]
+fn limits_of_the_kernel_are_whoever_mounts_choice() {
+    let Some(place) = Place::new() else { return };
+    let options = "max_background=9,congestion-threshold=5,request_timeout=3600";
+    assert_silent(&place.run(HELLO, &[], &["-o", options]));
+    let connection = place.entry().unwrap().connection();
+    let settled = |name: &str| {
+        let path = format!("/sys/fs/fuse/connections/{connection}/{name}");
+        fs::read_to_string(path).unwrap()
+    };
+    assert_eq!(settled("max_background"), "9\n");
+    assert_eq!(settled("congestion_threshold"), "5\n");
+    lazily_unmount(&place.path());
+    let refused = place.run(HELLO, &["--max-background=0"], &[]);
+    assert_refused(&refused, 2, &["--max-background <N>", "1..=65535"]);
+}
+
 /// With `attr_timeout=0` each fstat(2) is a request.
 #[test]
 fn options_of_file_systems_over_paths_hold() {

@@ -5,6 +5,7 @@ mod context;
 mod crossing;
 mod in_flight;
 mod interrupt;
+mod limits;
 mod server;
 
 pub(crate) use activity::Activity;
@@ -12,5 +13,6 @@ pub use context::{Context, DetachedContext};
 pub(crate) use crossing::{Crosser, Crossing};
 pub use in_flight::{InFlight, InFlightRequest};
 pub use interrupt::Interrupt;
+pub use limits::KernelLimits;
 pub use server::{Admission, Negotiated, Server, ServerConfig, Worker};
 pub(crate) use server::{Shared, Tables};

@@ -11,7 +11,7 @@ use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
 
 use super::context::Origin;
-use super::{Context, Crosser, Crossing, InFlight};
+use super::{Context, Crosser, Crossing, InFlight, KernelLimits};
 use crate::decode::{Incoming, Malformed};
 use crate::filesystem::{FileSystem, Negotiation};
 use crate::notify::{Notifier, Queue, Retrievals};
@@ -46,6 +46,8 @@ pub struct ServerConfig {
     pub default_permissions: Option<bool>,
     /// Flags that the file system gets only when the transport can serve them.
     pub allowed: InitFlags,
+    /// What is settled otherwise than the file system has it.
+    pub limits: KernelLimits,
 }
 
 impl Default for ServerConfig {
@@ -55,6 +57,7 @@ impl Default for ServerConfig {
             access: Admission::Kernel,
             default_permissions: None,
             allowed: InitFlags::all().difference(InitFlags::OVER_IO_URING),
+            limits: KernelLimits::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use bickford_abi::InitFlags;
 
-use crate::dispatch::{Admission, Negotiated, Server, ServerConfig};
+use crate::dispatch::{Admission, KernelLimits, Negotiated, Server, ServerConfig};
 use crate::filesystem::FileSystem;
 use crate::notify::Notifier;
 use crate::trace::Stats;
@@ -73,6 +73,13 @@ impl SessionConfig {
     #[must_use]
     pub fn low_latency(mut self, wanted: LowLatency) -> Self {
         self.low_latency = Some(wanted);
+        self
+    }
+
+    /// Sets limits of the kernel, whatever the file system would have.
+    #[must_use]
+    pub fn limits(mut self, limits: KernelLimits) -> Self {
+        self.server.limits = limits;
         self
     }
 

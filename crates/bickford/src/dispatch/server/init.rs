@@ -65,6 +65,7 @@ impl Server {
         if let Err(errno) = self.ask(&mut negotiation) {
             return respond_error(responder, ticket, errno);
         }
+        self.config.limits.apply(&mut negotiation);
         if let Some(reason) = self.cannot_be_mapped(negotiation.wanted()) {
             tracing::error!("allow id-mapped mounts: {reason}");
             self.refused_with(io::Error::new(io::ErrorKind::InvalidInput, reason));
