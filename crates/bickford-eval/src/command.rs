@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::args::{EvalArgs, Suite, Ui};
 use crate::error::EvalError;
+use crate::host::cgroup::MemoryLimit;
 use crate::host::device::Choice;
 use crate::host::{self, Machine};
 use crate::java::{self, Binding};
@@ -211,15 +212,20 @@ fn begin(args: &EvalArgs, ui: &Ui) -> Result<Store, EvalError> {
         .map_or(0, |d| d.as_secs());
     let (configs, notes) = configs(args, ui)?;
     let machine = Machine::probe();
+    let device = match &args.device {
+        Choice::Directory(path) => Choice::Directory(absolute(path)?),
+        device => device.clone(),
+    };
+    let directory = absolute(&args.dir)?;
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         suite: suite_name(args),
         scale: scale(args),
-        device: match &args.device {
-            Choice::Directory(path) => Choice::Directory(absolute(path)?),
-            device => device.clone(),
-        },
-        directory: absolute(&args.dir)?,
+        root: Some(host::is_root()),
+        limited: Some(MemoryLimit::probe().is_ok()),
+        file_system: device.file_system(&directory),
+        device,
+        directory,
         rounds: args.rounds,
         deadline_s: args.deadline,
         programs: results::programs(&configs),

@@ -20,7 +20,7 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Err(error) = MemoryLimit::new(1 << 30, 0) {
+    if let Err(error) = MemoryLimit::probe() {
         notes.push(format!(
             "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
         ));

@@ -289,7 +289,7 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be read or written, or belongs to another machine, another number of CPUs that may be used, another
-    /// switch of io_uring or to programs that have changed.
+    /// switch of io_uring, other rights, another file system below or to programs that have changed.
     pub fn resume(directory: &Path) -> Result<Self, EvalError> {
         let results = load(directory)?;
         let changes = results.settings.changes(&Machine::probe());
@@ -423,14 +423,17 @@ fn open_log(directory: &Path) -> Result<File, EvalError> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
+    use crate::host::cgroup::MemoryLimit;
 
     fn settings() -> Settings {
         Settings {
             version: env!("CARGO_PKG_VERSION").into(),
             machine: Machine::probe(),
             usable_cpus: Some(crate::host::usable_cpus()),
+            root: Some(crate::host::is_root()),
+            limited: Some(MemoryLimit::probe().is_ok()),
+            file_system: crate::host::mounts::file_system(Path::new("/var/tmp")),
             ..crate::report::fixture::results(&[], &[]).settings
         }
     }
@@ -451,6 +454,9 @@ mod tests {
         other.programs = [(built, "older".into()), (gone, String::new())].into();
         other.usable_cpus = Some(12_345);
         other.enable_uring = Some("of another kernel".into());
+        other.root = Some(!crate::host::is_root());
+        other.limited = Some(MemoryLimit::probe().is_err());
+        other.file_system = Some("ext2 on a floppy".into());
         let changes = other.changes(&now).join("; ");
         for told in [
             "the kernel was Linux 2.4 and is ",
@@ -462,6 +468,9 @@ mod tests {
             "/bin/sh is another program now",
             "/nonexistent: No such file",
             "enable_uring of the module fuse was of another kernel and is ",
+            "the user was ",
+            "a memory limit was ",
+            "the file system below was ext2 on a floppy and is ",
         ] {
             assert!(changes.contains(told), "{told}: {changes}");
         }

@@ -200,7 +200,7 @@ impl<'a> Runner<'a> {
         self.provide(&row.kind)?;
         self.device.remount()?;
         self.notes.extend(self.device.drop_caches()?);
-        let limit = MemoryLimit::new(row.memory, row.buffers()).ok();
+        let limit = self.limit(row)?;
         let _writeback = limit.as_ref().and_then(Writeback::early);
         let entrance = limit.as_ref().map(MemoryLimit::entrance);
         let point = self.work.path().join("mnt");
@@ -261,6 +261,16 @@ impl<'a> Runner<'a> {
             caches,
             memory_limit: limit.as_ref().map(|l| l.bytes),
         })
+    }
+
+    /// The limit of workload and daemon, unless there was none when the run began.
+    fn limit(&self, row: &Row) -> Result<Option<MemoryLimit>, String> {
+        match MemoryLimit::new(row.memory, row.buffers()) {
+            Err(error) if self.store.results.settings.limited == Some(true) => Err(format!(
+                "no memory limit, as other rows of this run have: {error}"
+            )),
+            limit => Ok(limit.ok()),
+        }
     }
 
     fn log(&self, row: &Row, config: &Config) -> Log {

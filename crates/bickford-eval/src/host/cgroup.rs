@@ -91,6 +91,14 @@ impl MemoryLimit {
         Ok(limit)
     }
 
+    /// A limit as any other, to see whether there can be one.
+    ///
+    /// # Errors
+    /// As [`MemoryLimit::new`].
+    pub fn probe() -> Result<Self, String> {
+        Self::new(1 << 30, 0)
+    }
+
     /// The file that takes the number of a process to be limited.
     #[must_use]
     pub fn entrance(&self) -> PathBuf {

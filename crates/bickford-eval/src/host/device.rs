@@ -56,6 +56,18 @@ impl std::fmt::Display for Choice {
     }
 }
 
+impl Choice {
+    /// The user's own file system that the work is done on, directly or in an image in the work directory.
+    #[must_use]
+    pub fn file_system(&self, work: &Path) -> Option<String> {
+        match self {
+            Self::Disk => mounts::file_system(work),
+            Self::Ram => None,
+            Self::Directory(path) => mounts::file_system(path),
+        }
+    }
+}
+
 /// A lower file system that can be made anew; taken down when dropped.
 #[derive(Debug)]
 pub struct Device {

@@ -22,6 +22,16 @@ pub fn at(point: &Path) -> Option<MountEntry> {
     MountEntry::at(point).ok()?
 }
 
+/// The file system that `path` lies on, by its type and its source: numbers of devices do not outlive a restart.
+#[must_use]
+pub fn file_system(path: &Path) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let all = MountEntry::all().ok()?;
+    let mount = MountEntry::containing(&all, &path)?;
+    let source = mount.source.to_string_lossy();
+    Some(format!("{} on {source}", mount.fs_type))
+}
+
 /// Aborts the FUSE connection `number`: every request ends with an error.
 ///
 /// # Errors
@@ -103,6 +113,9 @@ mod tests {
         let proc = at(Path::new("/proc")).unwrap();
         assert_eq!(connection(&proc), None);
         assert!(at(Path::new("/proc/nothing-is-mounted-here")).is_none());
+        let below = file_system(Path::new("/proc/self/fd")).unwrap();
+        assert!(below.starts_with("proc on "), "{below}");
+        assert_eq!(file_system(Path::new("/nothing-is-here")), None);
     }
 
     #[test]

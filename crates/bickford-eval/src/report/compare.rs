@@ -1,5 +1,6 @@
 //! What changed between two runs.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::analysis::doubt;
@@ -109,14 +110,15 @@ impl<'a> Line<'a> {
     fn of(a: &Side<'_>, b: &Side<'_>, row: &'a Row, other: &Row, config: &'a str) -> Self {
         let mut line = Self::only(row, "");
         line.config = config;
-        line.remarks = [a.remark(), b.remark(), other_work(row, other)]
+        let apart = other_work(row, other).or_else(|| other_limit(a, b));
+        line.remarks = [a.remark(), b.remark(), apart.clone()]
             .into_iter()
             .flatten()
             .collect();
         let [ratio, a_to_native, b_to_native, change] = &mut line.figures;
         *a_to_native = a.to_native();
         *b_to_native = b.to_native();
-        if other_work(row, other).is_none() && a.missing.is_none() && b.missing.is_none() {
+        if apart.is_none() && a.missing.is_none() && b.missing.is_none() {
             *ratio = Comparison::of(&a.throughputs, &b.throughputs).map(Figure::from);
             let groups = |side: &Side<'_>| Some((side.native.clone()?, side.throughputs.clone()));
             *change = groups(a)
@@ -154,6 +156,8 @@ impl<'a> Line<'a> {
 struct Side<'a> {
     name: &'a str,
     throughputs: Vec<f64>,
+    /// The memory limits of its counted rounds.
+    limits: BTreeSet<Option<u64>>,
     /// Why there is nothing to compare.
     missing: Option<String>,
     /// Native's throughputs; `None` for native itself.
@@ -176,6 +180,10 @@ impl<'a> Side<'a> {
         Self {
             name,
             throughputs,
+            limits: results
+                .counted(row, config)
+                .map(|m| m.memory_limit)
+                .collect(),
             missing,
             native,
             doubt: compared.then(|| doubt(results, row, config)).flatten(),
@@ -235,6 +243,25 @@ fn other_work(a: &Row, b: &Row) -> Option<String> {
     })
 }
 
+/// What of the memory limits makes two results incomparable.
+fn other_limit(a: &Side<'_>, b: &Side<'_>) -> Option<String> {
+    let limits = |side: &Side<'_>| {
+        let one = |limit: &Option<u64>| {
+            limit.map_or("none".to_owned(), |bytes| format!("{} MB", bytes >> 20))
+        };
+        side.limits
+            .iter()
+            .map(one)
+            .collect::<Vec<_>>()
+            .join(" and ")
+    };
+    let both = a.missing.is_none() && b.missing.is_none();
+    (both && a.limits != b.limits).then(|| {
+        let (a, b) = (limits(a), limits(b));
+        format!("another memory limit: not compared ({a} in A, {b} in B)")
+    })
+}
+
 /// Numbers that were written and read again may differ in their last digit.
 fn same_factor(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
@@ -254,8 +281,18 @@ fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
             machine(&b.machine)
         ));
     }
-    if (&a.device, &a.directory) != (&b.device, &b.directory) {
-        let of = |s: &Settings| format!("{}, work directory {}", s.device, s.directory.display());
+    let others = |(a, b): (&String, &String)| a != b;
+    let other_below = a.file_system.as_ref().zip(b.file_system.as_ref());
+    if (&a.device, &a.directory) != (&b.device, &b.directory) || other_below.is_some_and(others) {
+        let of = |s: &Settings| {
+            let below = s.file_system.as_deref();
+            let below = below.map_or(String::new(), |below| format!(" ({below})"));
+            format!(
+                "{}, work directory {}{below}",
+                s.device,
+                s.directory.display()
+            )
+        };
         out.push(format!(
             "The runs have different devices: compare the differences to native only.\n  A: {}\n  B: {}",
             of(a),
@@ -282,6 +319,7 @@ fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
             "FUSE over io_uring: enable_uring of the module fuse is {of_a} in A and {of_b} in B, so that mounts that would use it differ."
         ));
     }
+    out.extend(rights(a, b));
     for config in &a.configs {
         let other = b.configs.iter().find(|c| c.name == config.name);
         match other {
@@ -299,6 +337,24 @@ fn warnings(a: &Settings, b: &Settings) -> Vec<String> {
     let new = new.filter(|c| !a.configs.iter().any(|o| o.name == c.name));
     out.extend(new.map(|c| format!("Configuration {}: only in B.", c.name)));
     out
+}
+
+/// What one of the runs might do and the other not.
+fn rights(a: &Settings, b: &Settings) -> Vec<String> {
+    let which = |of_a: Option<bool>, of_b: Option<bool>| match (of_a?, of_b?) {
+        (true, false) => Some("A"),
+        (false, true) => Some("B"),
+        _ => None,
+    };
+    let root = which(a.root, b.root).map(|run| {
+        format!("Only {run} was run as root: in the other, caches stayed warm and requests were not counted.")
+    });
+    let limited = which(a.limited, b.limited).map(|run| {
+        format!(
+            "Only in {run} could a memory limit be had: in the other, files fit in the page cache."
+        )
+    });
+    root.into_iter().chain(limited).collect()
 }
 
 fn machine(m: &Machine) -> String {
@@ -391,6 +447,46 @@ mod tests {
         }
         let kind = line(&text(&a, &b), "native");
         assert!(kind.ends_with("other work: not compared"), "{kind}");
+    }
+
+    #[test]
+    fn rows_under_other_memory_limits_are_not_compared() {
+        let (a, mut b) = (base(100.0, 50.0), base(100.0, 60.0));
+        for sample in b.samples.iter_mut().filter(|s| s.config == "base") {
+            if let Outcome::Measured(measured) = &mut sample.outcome {
+                measured.memory_limit = Some(64 << 20);
+            }
+        }
+        let told = line(&text(&a, &b), "base");
+        let remark = "another memory limit: not compared (none in A, 64 MB in B)";
+        assert!(told.ends_with(remark) && !told.contains("+20.0%"), "{told}");
+        assert!(!text(&b, &b).contains("limit"), "{}", text(&b, &b));
+    }
+
+    #[test]
+    fn other_rights_and_another_file_system_below_are_told() {
+        let (mut a, mut b) = (base(100.0, 50.0), base(100.0, 50.0));
+        b.settings.root = Some(true);
+        b.settings.limited = Some(true);
+        b.settings.file_system = Some("ext4 on /dev/sda1".into());
+        let older = text(&a, &b);
+        assert!(
+            !older.contains("root") && !older.contains("different"),
+            "{older}"
+        );
+        assert!(!text(&b, &b).contains("Only"), "{}", text(&b, &b));
+        a.settings.root = Some(false);
+        a.settings.limited = Some(false);
+        a.settings.file_system = Some("xfs on /dev/sdb1".into());
+        let told = text(&a, &b);
+        for part in [
+            "Only B was run as root",
+            "Only in B could a memory limit be had",
+            "The runs have different devices",
+            "A: disk, work directory /var/tmp (xfs on /dev/sdb1)",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
     }
 
     #[test]

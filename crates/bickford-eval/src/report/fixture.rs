@@ -41,6 +41,9 @@ pub(crate) fn results(ids: &[&str], configs: &[&str]) -> Results {
         programs: std::collections::BTreeMap::new(),
         enable_uring: None,
         usable_cpus: None,
+        root: None,
+        limited: None,
+        file_system: None,
     };
     Results {
         settings,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::cgroup::MemoryLimit;
 use crate::host::device::Choice;
 use crate::host::{self, Machine};
 use crate::rows::Row;
@@ -47,6 +48,15 @@ pub struct Settings {
     /// [`host::enable_uring`] when it began. Records of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_uring: Option<String>,
+    /// Whether it ran as root, who drops caches. Records of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<bool>,
+    /// Whether a memory limit could be had. Records of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited: Option<bool>,
+    /// [`Choice::file_system`] when it began. Records of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
 }
 
 /// Memory of a machine that differs by less than this part of it is the same: kernels keep some for
@@ -90,6 +100,20 @@ impl Settings {
         if let Some(then) = &self.enable_uring {
             let now = host::enable_uring().unwrap_or_else(|| "not there".to_owned());
             pairs.push(("enable_uring of the module fuse", then.clone(), now));
+        }
+        if let Some(then) = self.root {
+            let user = |root| if root { "root" } else { "not root" }.to_owned();
+            pairs.push(("the user", user(then), user(host::is_root())));
+        }
+        if let Some(then) = self.limited {
+            let limit = |had| if had { "possible" } else { "not possible" }.to_owned();
+            let now = MemoryLimit::probe().is_ok();
+            pairs.push(("a memory limit", limit(then), limit(now)));
+        }
+        if let Some(then) = &self.file_system {
+            let now = self.device.file_system(&self.directory);
+            let now = now.unwrap_or_else(|| "not there".to_owned());
+            pairs.push(("the file system below", then.clone(), now));
         }
         let mut changes: Vec<String> = pairs
             .into_iter()
