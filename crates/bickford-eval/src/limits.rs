@@ -20,10 +20,11 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let Err(error) = MemoryLimit::probe() {
-        notes.push(format!(
+    match MemoryLimit::probe() {
+        Ok(limit) => notes.extend(limit.told.clone()),
+        Err(error) => notes.push(format!(
             "No memory limit ({error}): files fit in the page cache, so data rows show memory more than the device."
-        ));
+        )),
     }
     notes.extend(raised_memory(&settings.rows, settings.scale));
     if let Err(reason) = Cycles::start() {

@@ -1,5 +1,7 @@
 //! A memory limit for the workload and the daemon together, by cgroup v1 or v2.
 
+mod unified;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,8 @@ pub struct MemoryLimit {
     v2: bool,
     /// The limit in bytes.
     pub bytes: u64,
+    /// What is to be told: which limits of the caller's own the group does not have.
+    pub told: Option<String>,
 }
 
 /// Where the memory controller is mounted, and whether it is v2.
@@ -48,10 +52,6 @@ fn in_table(table: &[u8]) -> Result<(PathBuf, bool), String> {
         }
     }
     let root = unified.ok_or("no cgroup file system is mounted")?;
-    let controllers = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    if !controllers.split_whitespace().any(|c| c == "memory") {
-        return Err(format!("{} has no memory controller", root.display()));
-    }
     Ok((root, true))
 }
 
@@ -65,21 +65,20 @@ impl MemoryLimit {
         let (root, v2) = controller()?;
         let bytes = bytes.max(LEAST).saturating_add(buffers);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory = root.join(format!("bickford-eval-{}-{number}", std::process::id()));
-        if v2 {
-            let control = root.join("cgroup.subtree_control");
-            let on = fs::read_to_string(&control).unwrap_or_default();
-            if !on.split_whitespace().any(|c| c == "memory") {
-                fs::write(&control, "+memory")
-                    .map_err(|e| format!("write +memory to {}: {e}", control.display()))?;
-            }
-        }
-        fs::create_dir(&directory)
-            .map_err(|e| format!("make cgroup {}: {e}", directory.display()))?;
+        let name = format!("bickford-eval-{}-{number}", std::process::id());
+        let (directory, told) = if v2 {
+            unified::make(&root, unified::own(&root).as_deref(), &name)?
+        } else {
+            let directory = root.join(name);
+            fs::create_dir(&directory)
+                .map_err(|e| format!("make cgroup {}: {e}", directory.display()))?;
+            (directory, None)
+        };
         let limit = Self {
             directory,
             v2,
             bytes,
+            told,
         };
         let file = limit.directory.join(if v2 {
             "memory.max"
