@@ -244,10 +244,15 @@ impl<'a> Runner<'a> {
         if let Some(trouble) = trouble {
             return Err(Ended::Failed(trouble));
         }
-        if let Some(told) = unmounted? {
-            self.notes
-                .push(format!("{} · {}: {told}", row.name, config.name));
-        }
+        let idle = (work.idle_threads > 0).then(|| {
+            format!(
+                "{} threads found no file to begin with and did nothing",
+                work.idle_threads
+            )
+        });
+        let told = [unmounted?, idle].into_iter().flatten();
+        let told = told.map(|told| format!("{} · {}: {told}", row.name, config.name));
+        self.notes.extend(told);
         Ok(Measured {
             throughput: row.kind.throughput(&work),
             work,
@@ -506,7 +511,7 @@ fn by_the_clock(operations: u64, files: u64, bytes: u64, finished: &Finished) ->
         files,
         bytes,
         elapsed_s: finished.wall_s,
-        latencies: Vec::new(),
+        ..Work::default()
     }
 }
 

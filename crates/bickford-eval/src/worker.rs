@@ -152,7 +152,7 @@ fn work(bytes: u64, operations: u64, begun: Instant) -> Work {
         bytes,
         files: 0,
         elapsed_s: begun.elapsed().as_secs_f64(),
-        latencies: Vec::new(),
+        ..Work::default()
     }
 }
 
@@ -233,6 +233,7 @@ fn buffer_write(path: &Path, buffer: u64, bytes: u64, times: u64) -> io::Result<
         files: times,
         elapsed_s,
         latencies: vec![OpLatency::of("write", &latency)],
+        ..Work::default()
     })
 }
 

@@ -78,8 +78,7 @@ impl Tree {
 fn order(set: &FileSet, seed: u64) -> (Vec<u32>, usize) {
     let mut all: Vec<u32> = (0..u32::try_from(set.entries).unwrap_or(NOWHERE)).collect();
     fastrand::Rng::with_seed(seed).shuffle(&mut all);
-    let existing = set.entries.saturating_mul(set.prealloc_pct) / 100;
-    (all, usize::try_from(existing).unwrap_or(usize::MAX))
+    (all, usize::try_from(set.existing()).unwrap_or(usize::MAX))
 }
 
 /// Makes the directories of `set` under `root` and the files that exist before a run.

@@ -22,7 +22,7 @@ use hdrhistogram::Histogram;
 use thread::Worker;
 
 use crate::measure::{OpLatency, Work, histogram};
-use crate::wml::{Op, Workload};
+use crate::wml::{FileSet, Op, Workload};
 
 /// Where operations go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,9 +119,15 @@ impl Shared<'_> {
 struct Tally {
     histograms: [Option<Histogram<u32>>; OPS.len()],
     bytes: u64,
+    /// Threads that found no file for their first operation.
+    idle: u64,
 }
 
 impl Tally {
+    fn is_empty(&self) -> bool {
+        self.histograms.iter().all(Option::is_none)
+    }
+
     fn record(&mut self, kind: usize, nanoseconds: u64) -> Result<(), String> {
         let Some(slot) = self.histograms.get_mut(kind) else {
             return Ok(());
@@ -136,6 +142,7 @@ impl Tally {
 
     fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
+        self.idle += other.idle;
         for (mine, theirs) in self.histograms.iter_mut().zip(other.histograms) {
             match (mine.as_mut(), theirs) {
                 // Same bounds on both sides, so that nothing can be out of range.
@@ -216,7 +223,20 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
         return Err(error);
     }
     let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if total.is_empty() {
+        return Err(nothing_done(workload));
+    }
     Ok(summary(&total, elapsed_s))
+}
+
+/// Why no thread of `workload` found anything to do.
+fn nothing_done(workload: &Workload) -> String {
+    let one = |s: &FileSet| format!("of {} {} of {}", s.name, s.existing(), s.entries);
+    let sets: Vec<String> = workload.filesets.iter().map(one).collect();
+    format!(
+        "no operation was done: no thread found a file to begin with ({} files exist before the run; `prealloc` in the definition of a set says how many)",
+        sets.join(", ")
+    )
 }
 
 /// Stops the threads when the workload's time is over; `over` hangs up with the last of them.
@@ -241,6 +261,7 @@ fn summary(total: &Tally, elapsed_s: f64) -> Work {
         files: of_files.map(|l| l.count).sum(),
         elapsed_s,
         latencies,
+        idle_threads: total.idle,
     }
 }
 
@@ -330,6 +351,36 @@ mod tests {
         let workload = crate::wml::parse(&text, &BTreeMap::new()).unwrap();
         let work = run(&workload, Path::new("/nonexistent"), Backend::Null).unwrap();
         assert!(work.operations < iters, "{}", work.operations);
+    }
+
+    #[test]
+    fn work_that_finds_no_file_is_an_error_and_threads_that_do_are_counted() {
+        let of = |threads: &str| {
+            let text = format!(
+                "define fileset name=set1,path=/x,entries=200\n\
+                 define fileset name=set2,path=/x,entries=9,prealloc=50\n\
+                 define process name=p {{ {threads} }}\n"
+            );
+            let workload = crate::wml::parse(&text, &BTreeMap::new()).unwrap();
+            run(&workload, Path::new("/nonexistent"), Backend::Null)
+        };
+        // It would have to create one first.
+        let nothing = "thread name=t { flowop deletefile name=d,filesetname=set1\n\
+                       flowop createfile name=c,filesetname=set1,fd=1\n\
+                       flowop finishoncount name=f,value=9 }";
+        let error = of(nothing).unwrap_err();
+        assert!(
+            error.contains("of set1 0 of 200, of set2 4 of 9") && error.contains("`prealloc`"),
+            "{error}"
+        );
+        let stat = "thread name=u { flowop statfile name=s,filesetname=set2\n\
+                    flowop finishoncount name=f,value=20 }";
+        let work = of(&format!("{nothing} {stat}")).unwrap();
+        assert_eq!((work.operations, work.idle_threads), (20, 1));
+        // Files that end later are no reason.
+        let delete = "thread name=u { flowop deletefile name=s,filesetname=set2 }";
+        let work = of(delete).unwrap();
+        assert_eq!((work.operations, work.idle_threads), (4, 0));
     }
 
     #[test]

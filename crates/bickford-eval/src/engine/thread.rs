@@ -66,6 +66,7 @@ pub(super) fn run(mut worker: Worker<'_>, thread: &Thread) -> Result<Tally, Stri
                     .map_err(|e| worker.describe(kind, &e))?;
                 let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 let Step::Done(bytes) = step else {
+                    tally.idle = tally.is_empty().into();
                     break 'turns;
                 };
                 tally.record(kind, took)?;

@@ -63,6 +63,13 @@ pub struct Work {
     pub elapsed_s: f64,
     /// Latency by operation.
     pub latencies: Vec<OpLatency>,
+    /// Threads of the engine that found no file for their first operation, and did none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_threads: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Work {

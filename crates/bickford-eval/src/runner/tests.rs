@@ -61,3 +61,17 @@ fn starting_a_worker_is_no_cost_of_the_engine() {
     let costs = Runner::new(&mut store, &ui, stop).unwrap().engine_cost();
     assert_eq!(costs, BTreeMap::from([("f37".to_owned(), 2_000.0)]));
 }
+
+#[test]
+fn threads_that_did_nothing_are_told() {
+    let place = tempfile::tempdir().unwrap();
+    let done = r#"{"done":{"operations":5,"bytes":0,"files":0,"elapsed_s":1.0,"latencies":[],"idle_threads":2}}"#;
+    let ui = ui(format!("cat > /dev/null; echo '{done}'"));
+    let settings = crate::report::fixture::results(&["f43"], &[]).settings;
+    let mut store = store(place.path(), settings);
+    let stop = Arc::new(AtomicBool::new(false));
+    Runner::new(&mut store, &ui, stop).unwrap().run().unwrap();
+    let told =
+        "file-server · native: 2 threads found no file to begin with and did nothing".to_owned();
+    assert!(store.results.notes.contains(&told), "{:?}", store.results);
+}

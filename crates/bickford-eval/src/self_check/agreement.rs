@@ -216,19 +216,17 @@ fn with_postmark(check: &Check<'_>) -> Result<f64, String> {
 
 /// What PostMark does but for its transactions: all files are made, then all are removed.
 fn files_with_engine(check: &Check<'_>) -> Result<f64, String> {
-    let set = |ops: &str| {
+    let set = |prealloc: &str, ops: &str| {
         let text = format!(
-            "set $dir=/x\ndefine fileset name=files,path=$dir,entries={FILES},size={MEAN_SIZE},dirwidth={FILES}\n\
+            "set $dir=/x\ndefine fileset name=files,path=$dir,entries={FILES},size={MEAN_SIZE},dirwidth={FILES}{prealloc}\n\
              define process name=p {{ thread name=t {{ {ops} }} }}\n"
         );
         scaled(&text, 1.0)
     };
-    let create = set("flowop createfile name=a,filesetname=files,fd=1\n\
-         flowop writewholefile name=b,fd=1,iosize=4k\nflowop closefile name=c,fd=1\n")?;
-    let mut remove = set("flowop deletefile name=a,filesetname=files\n")?;
-    for set in &mut remove.filesets {
-        set.prealloc_pct = 100;
-    }
+    let create = "flowop createfile name=a,filesetname=files,fd=1\n\
+         flowop writewholefile name=b,fd=1,iosize=4k\nflowop closefile name=c,fd=1\n";
+    let create = set("", create)?;
+    let remove = set(",prealloc", "flowop deletefile name=a,filesetname=files\n")?;
     let directory = fresh(check, |directory| engine::prepare(&create, directory))?;
     let made = engine::run(&create, directory, Backend::Posix)?;
     let removed = engine::run(&remove, directory, Backend::Posix)?;

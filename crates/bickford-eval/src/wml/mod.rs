@@ -29,8 +29,10 @@
 //! What differs from Filebench: random variables (`cvar`, `eventgen`) are refused, so that all files
 //! of a set have its size and all directories its width; every `path` is taken as the directory under
 //! test; instances of a process are threads with descriptor tables of their own; the seconds
-//! of `run` limit only work that would not end by itself, since work is fixed; and `timeout` is as `alldone`.
+//! of `run` limit only work that would not end by itself, since work is fixed; `timeout` is as `alldone`; and a flow
+//! operation on a set that can never have a file for it is refused.
 
+mod check;
 mod lex;
 mod parse;
 mod resolve;

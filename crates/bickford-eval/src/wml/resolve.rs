@@ -1,7 +1,7 @@
 //! Statements to a typed workload: names resolved, numbers read, attributes checked.
 
 use super::parse::{Attribute, File, Item, Value, list};
-use super::{Position, WmlError};
+use super::{Position, WmlError, check};
 
 /// A set of files of one size in a tree of directories of one width.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,14 @@ pub struct FileSet {
     pub dirwidth: u64,
     /// Percentage of the files that exist before the run.
     pub prealloc_pct: u64,
+}
+
+impl FileSet {
+    /// Files that exist before the run.
+    #[must_use]
+    pub fn existing(&self) -> u64 {
+        self.entries.saturating_mul(self.prealloc_pct) / 100
+    }
 }
 
 /// A process of the workload.
@@ -44,7 +52,7 @@ pub struct Thread {
 
 impl Thread {
     /// True where it ends by itself: after a count, or when its set has no more files to make, or to remove.
-    fn ends(&self) -> bool {
+    pub(super) fn ends(&self) -> bool {
         let any = |of: fn(&Op) -> bool| self.flowops.iter().any(|f| of(&f.op));
         any(|op| matches!(op, Op::FinishOnCount { .. }))
             || any(|op| matches!(op, Op::CreateFile { .. }))
@@ -323,7 +331,8 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
             "none",
         ));
     }
-    if let Some(endless) = endless(file, &workload) {
+    check::files(file, &workload)?;
+    if let Some(endless) = check::endless(file, &workload) {
         let Some(seconds) = &file.seconds else {
             let expected = "`flowop finishoncount`, or `run SECONDS` after the processes, since nothing else ends this thread";
             return Err(WmlError::new(endless.at, expected, "neither"));
@@ -331,19 +340,6 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
         workload.seconds = Some(number(seconds, MAX_SECONDS)?.max(1));
     }
     Ok(workload)
-}
-
-/// A thread that keeps the work from ending by itself.
-fn endless<'a>(file: &'a File, workload: &Workload) -> Option<&'a Item> {
-    let processes = file.items.iter().filter(|i| i.kind == "process");
-    let items = processes.flat_map(|p| &p.children);
-    let threads = workload.processes.iter().flat_map(|p| &p.threads);
-    let mut all = items.zip(threads);
-    if !workload.quit_first_done {
-        return all.find(|(_, t)| !t.ends()).map(|(item, _)| item);
-    }
-    let (first, thread) = all.next()?;
-    (!thread.ends() && !all.any(|(_, t)| t.ends())).then_some(first)
 }
 
 fn fileset(item: &Item) -> Result<FileSet, WmlError> {

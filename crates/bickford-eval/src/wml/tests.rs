@@ -338,6 +338,43 @@ fn bad_files_tell_line_column_and_what_was_expected() {
     }
 }
 
+/// Threads that could never find a file would end before they did anything.
+#[test]
+fn sets_without_files_to_take_are_refused() {
+    let of = |prealloc: &str, flowops: &[&str]| {
+        let one = |op: &&str| match op.strip_prefix("append") {
+            Some(_) => "flowop appendfile name=a,filesetname=s,iosize=1k\n".to_owned(),
+            None => format!("flowop {op} name=a,filesetname=s\n"),
+        };
+        let flowops: String = flowops.iter().map(one).collect();
+        read(&format!(
+            "define fileset name=s,path=/t,entries=10{prealloc}\ndefine process name=p {{ thread name=t {{\n\
+             {flowops}flowop finishoncount name=f,value=9 }} }}"
+        ))
+    };
+    for op in ["openfile", "statfile", "deletefile", "append"] {
+        let error = of("", &[op]).unwrap_err();
+        assert_eq!((error.position.line, error.position.column), (3, 8), "{op}");
+        assert!(
+            error.expected.contains("`s` that exists: `prealloc`"),
+            "{error}"
+        );
+        of(",prealloc=10", &[op]).unwrap();
+        of(",prealloc=9", &[op]).unwrap_err();
+        of("", &[op, "createfile"]).unwrap();
+    }
+    let error = of(",prealloc", &["statfile", "createfile"]).unwrap_err();
+    assert_eq!((error.position.line, error.position.column), (4, 8));
+    assert!(
+        error
+            .expected
+            .contains("`s` that is missing: less `prealloc`"),
+        "{error}"
+    );
+    of(",prealloc", &["deletefile", "createfile"]).unwrap();
+    of(",prealloc=90", &["createfile"]).unwrap();
+}
+
 #[test]
 fn names_that_are_not_known_are_told_the_nearest() {
     let flowop = |text: &str| {
