@@ -384,6 +384,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_open_cannot_be_closed() {
+        let text = "define process name=p { thread name=t { flowop closefile name=c,fd=3\n\
+                    flowop finishoncount name=f,value=9 } }";
+        let workload = crate::wml::parse(text, &BTreeMap::new()).unwrap();
+        let error = run(&workload, Path::new("/nonexistent"), Backend::Null).unwrap_err();
+        assert!(
+            error.starts_with("closefile") && error.contains("descriptor 3 is not open"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_missing_file_is_named_in_the_error() {
         let root = tempfile::tempdir().unwrap();
         let workload = small("files-rd-1th");

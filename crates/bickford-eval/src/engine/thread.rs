@@ -176,6 +176,7 @@ impl<'a> Worker<'a> {
                 random,
             } => self.append(*fd, *iosize, *fileset, *random),
             Op::CloseFile { fd } => {
+                handle(&mut self.handles, *fd)?;
                 self.close(*fd)?;
                 Ok(Step::Done(0))
             }
