@@ -27,6 +27,13 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
         )),
     }
     notes.extend(raised_memory(&settings.rows, settings.scale));
+    let growing = settings.rows.iter().filter(|row| row.kind.grows_by_time());
+    notes.extend(growing.map(|row| {
+        format!(
+            "{}: how much it appends until its time is over (`run SECONDS`) is not known beforehand, and may be more than the device has room for.",
+            row.name
+        )
+    }));
     if let Err(reason) = Cycles::start() {
         notes.push(format!("Cycles per operation are not measured: {reason}."));
     }

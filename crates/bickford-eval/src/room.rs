@@ -1,7 +1,7 @@
 //! How large a device must be for what is run on it.
 
 use crate::rows::Kind;
-use crate::wml;
+use crate::wml::{self, Op, Thread, Workload};
 
 /// What must fit on a device at once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +21,7 @@ impl Room {
         })
     }
 
-    /// Bytes that the files may come to: some grow by appends.
+    /// Bytes that the files may come to: with some for what the figures leave out.
     pub(crate) fn grown(self) -> u64 {
         self.bytes.saturating_add(self.bytes / 4)
     }
@@ -51,15 +51,13 @@ impl Kind {
             Self::Fio(spec) => spec.bytes,
             Self::Wml { text, scale } => wml::scaled(text, *scale).map_or(0, |w| {
                 // A file takes whole blocks, an inode and its share of a directory.
-                w.filesets
-                    .iter()
-                    .map(|s| {
-                        let blocks = s.size.div_ceil(4096).saturating_mul(4096);
-                        s.entries.saturating_mul(blocks.saturating_add(1024))
-                    })
-                    .fold(0, u64::saturating_add)
-                    .saturating_mul(3)
-                    / 2
+                let sets = w.filesets.iter().map(|s| {
+                    let blocks = s.size.div_ceil(4096).saturating_mul(4096);
+                    s.entries.saturating_mul(blocks.saturating_add(1024))
+                });
+                let files = sets.fold(0, u64::saturating_add);
+                let grown = files.saturating_add(appended(&w).unwrap_or(0));
+                grown.max(files.saturating_mul(3) / 2)
             }),
             Self::Postmark {
                 files,
@@ -70,6 +68,14 @@ impl Kind {
             Self::Copy { bytes } => bytes.saturating_mul(2),
             Self::Bonnie { bytes, .. } | Self::BufferWrite { bytes, .. } => *bytes,
         }
+    }
+
+    /// True where it appends to files until its time is over, to what size nobody knows beforehand.
+    pub(crate) fn grows_by_time(&self) -> bool {
+        let Self::Wml { text, scale } = self else {
+            return false;
+        };
+        wml::scaled(text, *scale).is_ok_and(|w| appended(&w).is_none())
     }
 
     /// Files and directories of the largest state, for the inodes of the device.
@@ -96,6 +102,98 @@ impl Kind {
     }
 }
 
+/// The most that a workload appends to files that stay; `None` where only its time bounds it.
+fn appended(workload: &Workload) -> Option<u64> {
+    let mut sum = 0_u64;
+    for process in &workload.processes {
+        for thread in &process.threads {
+            let turns = turns(workload, thread, process.instances);
+            for (at, flowop) in thread.flowops.iter().enumerate() {
+                let Op::Append { iosize, .. } = flowop.op else {
+                    continue;
+                };
+                let alive = appended_to(thread, at).and_then(|set| lifetime(workload, thread, set));
+                let turns = match (turns, alive) {
+                    (Some(turns), Some(alive)) => turns.min(alive),
+                    (turns, alive) => turns.or(alive)?,
+                };
+                let bytes = iosize.saturating_mul(flowop.iters).saturating_mul(turns);
+                sum = sum.saturating_add(bytes);
+            }
+        }
+    }
+    Some(sum)
+}
+
+/// Turns of all instances of a thread together; `None` where only time bounds them.
+fn turns(workload: &Workload, thread: &Thread, processes: u64) -> Option<u64> {
+    let count = |thread: &Thread| {
+        let limits = thread.flowops.iter().filter_map(|f| match f.op {
+            Op::FinishOnCount { value } => Some(value),
+            _ => None,
+        });
+        limits.min()
+    };
+    let all = workload.processes.iter().flat_map(|p| &p.threads);
+    // All threads count together, and where the first that is done ends the run its count is that of all.
+    let first = || all.filter_map(count).min();
+    let first = workload.quit_first_done.then(first).flatten();
+    let count = count(thread).or(first);
+    let operations = times(thread, |op| {
+        !matches!(op, Op::FinishOnCount { .. } | Op::OpsLimit)
+    });
+    let by_count = count.map(|count| count / operations.max(1));
+    let sets = workload.filesets.iter().enumerate();
+    let by_files = sets.filter_map(|(index, set)| {
+        let made = times(thread, |op| creates(op, index));
+        let removed = times(thread, |op| deletes(op, index));
+        // It ends when there are no more to make, or to remove.
+        let runs_out = (made == 0) != (removed == 0);
+        runs_out.then(|| set.entries / made.max(removed))
+    });
+    let turns = by_count.into_iter().chain(by_files).min()?;
+    // Each may be in the middle of one more.
+    Some(turns.saturating_add(thread.instances.saturating_mul(processes)))
+}
+
+/// Turns of a thread until files of `set` that it appends to have been removed again, and twice as many, for which is
+/// removed next is left to chance; `None` where it removes none of that set.
+fn lifetime(workload: &Workload, thread: &Thread, set: usize) -> Option<u64> {
+    let removed = times(thread, |op| deletes(op, set));
+    let entries = workload.filesets.get(set)?.entries;
+    entries.saturating_mul(2).checked_div(removed)
+}
+
+/// How many of some operations a thread does in each turn.
+fn times(thread: &Thread, which: impl Fn(&Op) -> bool) -> u64 {
+    let flowops = thread.flowops.iter().filter(|f| which(&f.op));
+    flowops.map(|f| f.iters).fold(0, u64::saturating_add)
+}
+
+fn creates(op: &Op, set: usize) -> bool {
+    matches!(op, Op::CreateFile { fileset, .. } if *fileset == set)
+}
+
+fn deletes(op: &Op, set: usize) -> bool {
+    matches!(op, Op::DeleteFile { fileset } if *fileset == set)
+}
+
+/// The set whose files the append at `at` of a thread is to: what was opened last in its slot.
+fn appended_to(thread: &Thread, at: usize) -> Option<usize> {
+    let slot = match thread.flowops.get(at)?.op {
+        Op::Append { fd, .. } => fd,
+        _ => return None,
+    };
+    let before = thread.flowops.iter().take(at + 1).rev();
+    before.into_iter().find_map(|f| match f.op {
+        Op::CreateFile { fileset, fd } | Op::OpenFile { fileset, fd } if fd == slot => {
+            Some(fileset)
+        }
+        Op::Append { fileset, fd, .. } if fd == slot => fileset,
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +206,65 @@ mod tests {
             text: text.to_owned(),
             scale: 1.0,
         };
-        assert_eq!(kind.bytes(), u64::MAX / 2);
+        assert!(kind.bytes() >= u64::MAX / 2);
+    }
+
+    /// A set of 1,000 files of 4 KiB, and a file; `more` follows the flow operations.
+    fn appending(mode: &str, flowops: &str, more: &str) -> Kind {
+        let text = format!(
+            "set mode quit {mode}\ndefine fileset name=s,path=/t,size=4k,entries=1000,prealloc=80\n\
+             define file name=log,path=/t,size=0,prealloc\n\
+             define process name=p,instances=2 {{ thread name=t,instances=5 {{ {flowops} }} {more}"
+        );
+        crate::wml::parse(&text, &std::collections::BTreeMap::new()).unwrap();
+        Kind::Wml { text, scale: 1.0 }
+    }
+
+    #[test]
+    fn what_is_appended_needs_room() {
+        const FILES: u64 = 1000 * 5120 + 1024;
+        let bytes = |mode, flowops: &str, more| {
+            let kind = appending(mode, flowops, more);
+            assert!(!kind.grows_by_time());
+            kind.bytes() - FILES
+        };
+        let append = "flowop appendfile name=a,filesetname=log,iosize=1m,fd=1\n";
+        let count = "flowop finishoncount name=f,value=20000\n";
+        let once = format!("{append}{count}");
+        assert_eq!(bytes("alldone", &once, "}"), 20_010 << 20);
+        let third = format!("{append}flowop statfile name=x,filesetname=log,iters=2\n{count}");
+        assert_eq!(bytes("alldone", &third, "}"), (6_666 + 10) << 20);
+        // Another thread ends it, or there are no more files to make.
+        let other = format!("thread name=u {{ flowop statfile name=s,filesetname=s {count} }} }}");
+        assert_eq!(bytes("firstdone", append, &other), 20_010 << 20);
+        let made = format!("flowop createfile name=c,filesetname=s,fd=2 {append}");
+        assert_eq!(bytes("alldone", &made, "}"), (1_000 + 10) << 20);
+        // What is removed again takes no more room.
+        let mail = "flowop deletefile name=d,filesetname=s flowop createfile name=c,filesetname=s,fd=2\n\
+                    flowop appendfilerand name=a,iosize=16k,fd=2 flowop closefile name=x,fd=2\n";
+        let mail = format!("{mail}{count}");
+        assert_eq!(bytes("alldone", &mail, "}"), (2_000 * 16) << 10);
+    }
+
+    #[test]
+    fn what_is_appended_until_time_is_over_has_no_size() {
+        let append = "flowop appendfile name=a,filesetname=log,iosize=1m,fd=1\n";
+        let kind = appending("alldone", append, "}\nrun 60\n");
+        assert!(kind.grows_by_time());
+        assert_eq!(kind.bytes(), (1000 * 5120 + 1024) * 3 / 2);
+    }
+
+    /// Devices of the papers' rows are as large as in earlier runs.
+    #[test]
+    fn rows_of_the_papers_need_no_more_for_their_appends() {
+        for (name, text) in crate::rows::WORKLOADS {
+            let workload = wml::scaled(text, 1.0 / 60.0).unwrap();
+            let half = workload.bytes() / 2;
+            assert!(
+                appended(&workload).is_some_and(|bytes| bytes <= half),
+                "{name}"
+            );
+        }
     }
 
     #[test]

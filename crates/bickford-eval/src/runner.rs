@@ -148,6 +148,9 @@ impl<'a> Runner<'a> {
             Ok(measured) => Outcome::Measured(Box::new(measured)),
             Err(Ended::Interrupted) => return Ok(false),
             Err(Ended::Failed(error)) => {
+                let full = error.contains("No space left on device");
+                let room = full.then(|| self.device.room()).flatten();
+                let error = room.map_or(error.clone(), |room| format!("{error}; {room}"));
                 if self.ui.progress {
                     let told = format!("{} · {}: {error}", row.name, config.name);
                     bar.println(harmless(&told));

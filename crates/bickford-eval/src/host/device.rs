@@ -227,6 +227,21 @@ impl Device {
         }
     }
 
+    /// What of the device is free, for people.
+    #[must_use]
+    pub fn room(&self) -> Option<String> {
+        let held = rustix::fs::statvfs(&self.data).ok()?;
+        let megabytes = |blocks: u64| blocks.saturating_mul(held.f_frsize) >> 20;
+        Some(format!(
+            "{} MB of {} MB and {} of {} inodes are free below {}: a smaller --scale needs less",
+            megabytes(held.f_bavail),
+            megabytes(held.f_blocks),
+            held.f_favail,
+            held.f_files,
+            self.data.display()
+        ))
+    }
+
     /// The directory in /sys with the device's counters, if it is a block device.
     #[must_use]
     pub fn counters(&self) -> Option<PathBuf> {

@@ -566,11 +566,15 @@ fn a_full_device_ends_its_row() {
     if !root() {
         return;
     }
-    // The files as they are defined fit; what is appended does not.
-    let place = Place::new(&WORKLOAD.replace(
-        "writewholefile name=w,fd=1,iosize=4k",
-        "appendfile name=w,fd=1,iosize=1m",
-    ));
+    // Its seconds do not say how much it appends.
+    let endless = WORKLOAD
+        .replace("createfile", "openfile")
+        .replace(
+            "writewholefile name=w,fd=1,iosize=4k",
+            "appendfile name=w,fd=1,iosize=1m",
+        )
+        .replace("flowop finishoncount name=f,value=120", "");
+    let place = Place::new(&format!("{endless}\nrun 600\n"));
     let device = place.path("device");
     let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
@@ -588,9 +592,12 @@ fn a_full_device_ends_its_row() {
     );
     let results = place.results();
     let error = results.error("own01", "native").map(str::to_owned);
+    let error = error.unwrap_or_default();
     assert!(
-        error.is_some_and(|e| e.contains("No space left")),
-        "{}",
+        error.contains("No space left") && error.contains("MB of 4 MB and"),
+        "{error}: {}",
         said(&output)
     );
+    let note = |note: &String| note.starts_with("load: how much it appends");
+    assert!(results.notes.iter().any(note), "{:?}", results.notes);
 }
