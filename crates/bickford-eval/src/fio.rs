@@ -8,6 +8,11 @@ use serde_json::Value;
 
 use crate::measure::{OpLatency, Work};
 
+/// fio tells times in whole milliseconds.
+const TICK_S: f64 = 0.001;
+/// A tick that is less of a run's time than this is less than what rounds scatter by.
+const COARSE: f64 = 0.01;
+
 /// How a job goes through its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -166,6 +171,13 @@ pub fn answer(spec: &FioSpec, output: &str) -> Result<Work, String> {
     ))
 }
 
+/// The part of a run's time that fio's own does not tell, where it matters; else 0.
+#[must_use]
+pub fn coarseness(work: &Work) -> f64 {
+    let part = TICK_S / work.elapsed_s.max(TICK_S);
+    if part > COARSE { part } else { 0.0 }
+}
+
 fn parse(output: &str) -> Result<Work, String> {
     // fio prints warnings before the document.
     let start = output
@@ -268,6 +280,18 @@ mod tests {
         assert!((work.elapsed_s - 0.04).abs() < 1e-9);
         assert_eq!(work.latencies.len(), 1);
         assert!((work.latencies[0].p99_us - 95.744).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_millisecond_matters_in_a_short_run_only() {
+        let of = |elapsed_s| {
+            coarseness(&Work {
+                elapsed_s,
+                ..Work::default()
+            })
+        };
+        assert_eq!([of(0.0), of(0.001), of(0.02)], [1.0, 1.0, 0.05]);
+        assert_eq!([of(0.12), of(60.0)], [0.0; 2]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
-use crate::fio::{Access, FioSpec};
+use crate::fio::{self, Access, FioSpec};
 use crate::measure::Work;
 use crate::postmark::TRANSACTIONS_MIN;
 use crate::wml;
@@ -195,6 +195,15 @@ impl Kind {
             amount / work.elapsed_s
         } else {
             0.0
+        }
+    }
+
+    /// The part of the time of `work` that its clock does not tell, where it matters; else 0.
+    #[must_use]
+    pub fn coarseness(&self, work: &Work) -> f64 {
+        match self {
+            Self::Fio(_) => fio::coarseness(work),
+            _ => 0.0,
         }
     }
 

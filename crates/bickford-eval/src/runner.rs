@@ -253,7 +253,10 @@ impl<'a> Runner<'a> {
                 work.idle_threads
             )
         });
-        let told = [unmounted?, idle].into_iter().flatten();
+        let coarse = (row.kind.coarseness(&work) > 0.0).then(|| {
+            "fio tells times in whole milliseconds, which is more than 1% of what this takes; a larger --scale makes it surer".to_owned()
+        });
+        let told = [unmounted?, idle, coarse].into_iter().flatten();
         let told = told.map(|told| format!("{} · {}: {told}", row.name, config.name));
         self.notes.extend(told);
         Ok(Measured {

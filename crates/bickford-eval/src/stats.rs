@@ -227,11 +227,16 @@ impl Comparison {
             interval_pct,
             rounds: reference.len().min(other.len()),
             class: Class::of_difference(difference_pct),
-            class_range: (
-                Class::of_difference(interval_pct.high),
-                Class::of_difference(interval_pct.low),
-            ),
+            class_range: interval_pct.classes(),
         })
+    }
+
+    /// The same where the times of both together may be off by this part of them.
+    #[must_use]
+    pub fn widened(mut self, by: f64) -> Self {
+        self.interval_pct = self.interval_pct.widened(by);
+        self.class_range = self.interval_pct.classes();
+        self
     }
 
     /// True where the spread crosses the border of a class, and where too few rounds tell no spread.
@@ -283,6 +288,22 @@ impl Interval {
             low: percent(self.low),
             high: percent(self.high),
         }
+    }
+
+    /// That of a difference in percent, where the ratio may be off by this part of it, too.
+    #[must_use]
+    pub fn widened(self, by: f64) -> Self {
+        let ratio = |difference: f64| 1.0 + difference / 100.0;
+        let [low, high] = [ratio(self.low) * (1.0 - by), ratio(self.high) * (1.0 + by)];
+        Self { low, high }.in_percent()
+    }
+
+    /// Best and worst class that a difference in percent in it has.
+    fn classes(self) -> (Class, Class) {
+        (
+            Class::of_difference(self.high),
+            Class::of_difference(self.low),
+        )
     }
 
     /// True where it holds 0: for an interval of a difference, nothing may have changed.
@@ -365,6 +386,20 @@ mod tests {
         // Three rounds: the interval is the extremes, which is why it has another name.
         let three = bootstrap_ratio(&[1.0; 3], &[1.0, 2.0, 3.0]).unwrap();
         assert_eq!((three.low, three.high), (1.0, 3.0));
+    }
+
+    #[test]
+    fn a_coarse_clock_makes_the_interval_wider_and_the_class_unsure() {
+        // Rounds that all took as many ticks.
+        let exact = Comparison::of(&[100.0; 3], &[96.0; 3]).unwrap();
+        assert!(!exact.uncertain() && exact.interval_pct.low == exact.interval_pct.high);
+        let coarse = exact.widened(0.05);
+        assert!(coarse.uncertain(), "{coarse:?}");
+        assert!((coarse.interval_pct.low + 8.8).abs() < 1e-9, "{coarse:?}");
+        assert!((coarse.interval_pct.high - 0.8).abs() < 1e-9, "{coarse:?}");
+        assert_eq!(coarse.class_range, (Class::Green, Class::Yellow));
+        assert_eq!((coarse.class, coarse.ratio), (exact.class, exact.ratio));
+        assert!(!exact.widened(0.005).uncertain());
     }
 
     #[test]

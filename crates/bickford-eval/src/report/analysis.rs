@@ -42,6 +42,8 @@ pub struct Cell<'a> {
     pub comparison: Option<Comparison>,
     /// What makes the comparison uncertain whatever its spread: native has fewer rounds.
     pub doubt: Option<String>,
+    /// [`coarseness`] of the comparison, by which its interval is wider.
+    pub coarseness: f64,
     /// What ended the row.
     pub error: Option<&'a str>,
     /// Resources, medians of the counted rounds.
@@ -327,6 +329,12 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
         let comparison = comparable
             .then(|| Comparison::of(&native_runs, &throughputs))
             .flatten();
+        let native = configs.first().copied().unwrap_or(config);
+        let coarseness = coarseness(results, row, &[native, config]);
+        let comparison = comparison.map(|c| match coarseness {
+            0.0 => c,
+            by => c.widened(by),
+        });
         let requests = results.requests(&row.id, config);
         let mut usage = Usage::of(&runs, operation);
         usage.requests_per_operation = requests.and_then(|(run, requests)| {
@@ -338,6 +346,7 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
             summary: Summary::of(&throughputs),
             comparison,
             doubt: comparison.and_then(|_| doubt(results, &row.id, config)),
+            coarseness,
             error,
             operation,
             usage,
@@ -352,6 +361,16 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
         cells.push(cell);
     }
     cells
+}
+
+/// The part by which a ratio of these configurations may be off for the clock's sake: each by that of its shortest round.
+pub(super) fn coarseness(results: &Results, row: &Row, configs: &[&str]) -> f64 {
+    let of = |config: &&str| {
+        let runs = results.counted(&row.id, config);
+        let parts = runs.map(|run| row.kind.coarseness(&run.work));
+        parts.fold(0.0, f64::max)
+    };
+    configs.iter().map(of).sum()
 }
 
 /// Why a comparison of `config` with native is uncertain for native's own sake.

@@ -138,6 +138,16 @@ fn doubts(cell: &Cell<'_>, comparison: &Comparison) -> Vec<Sentence> {
             ),
         });
     }
+    if cell.coarseness > 0.0 {
+        let percent = format!("{:.1}%", 100.0 * cell.coarseness);
+        sentences.push(Sentence {
+            full: format!(
+                "fio tells times in whole milliseconds: for these short rounds the {} is {percent} wider to both sides; a larger --scale makes it surer.",
+                interval_name(comparison.rounds)
+            ),
+            brief: format!("Of whole milliseconds, {percent} to both sides."),
+        });
+    }
     if let Some(doubt) = &cell.doubt {
         let doubt = doubt.trim_end_matches('.');
         sentences.push(Sentence {

@@ -193,3 +193,28 @@ fn fsyncs_of_one_file_by_many_threads_are_told_of() {
     assert_eq!(of("f32", 2500), None, "one thread");
     assert_eq!(of("f44", 2500), None, "not of fio");
 }
+
+#[test]
+fn short_rows_of_fio_are_told_and_their_class_is_not_certain() {
+    let of = |elapsed_s| {
+        let mut results = fixture::results(&["f01"], &["base"]);
+        fixture::run(&mut results, "f01", "native", &[100.0; 3]);
+        fixture::run(&mut results, "f01", "base", &[97.0; 3]);
+        for sample in &mut results.samples {
+            if let Outcome::Measured(measured) = &mut sample.outcome {
+                measured.work.elapsed_s = elapsed_s;
+            }
+        }
+        let analysis = Analysis::of(&results);
+        let cell = &analysis.rows[0].cells[1];
+        (cell.uncertain(), full(&cell.explanation))
+    };
+    let (uncertain, why) = of(0.02);
+    assert!(uncertain && why.contains("-12.7% to +6.7%"), "{why}");
+    assert!(
+        why.contains("whole milliseconds") && why.contains("10.0% wider"),
+        "{why}"
+    );
+    let (uncertain, why) = of(0.2);
+    assert!(!uncertain && !why.contains("milliseconds"), "{why}");
+}
