@@ -5,7 +5,7 @@ use crate::measure::disk::Counters;
 use crate::measure::tracepoints::Requests;
 use crate::reference::{self, PaperRow};
 use crate::results::{Measured, Results};
-use crate::rows::{Row, WorkloadClass};
+use crate::rows::{Kind, Row, WorkloadClass};
 use crate::stats::{Class, Comparison, Summary, median};
 
 use super::explain::{self, Cpus, Sentence};
@@ -337,6 +337,10 @@ fn cells<'a>(results: &'a Results, row: &'a Row, configs: &[&'a str]) -> Vec<Cel
         });
         let requests = results.requests(&row.id, config);
         let mut usage = Usage::of(&runs, operation);
+        if matches!(row.kind, Kind::Postmark { .. }) {
+            // Older records have the number that it begins with, which is not what it did.
+            usage.files_per_s = None;
+        }
         usage.requests_per_operation = requests.and_then(|(run, requests)| {
             let (units, _) = explain::unit(row, run);
             (units > 0.0).then(|| requests.total() as f64 / units)
@@ -469,5 +473,20 @@ mod tests {
         let (uncertain, why, verdict) = of(3, None);
         assert!(!uncertain && !why.contains("native has"), "{why}");
         assert!(!verdict.contains("uncertain"), "{verdict}");
+    }
+
+    #[test]
+    fn files_of_postmark_are_not_those_that_it_begins_with() {
+        let mut results = fixture::results(&["f37"], &[]);
+        results.settings.rows.extend(crate::rows::sac10(0.01));
+        for row in ["f37", "s4"] {
+            let mut measured = fixture::measured(1.0);
+            measured.work.files = 50;
+            let outcome = Outcome::Measured(Box::new(measured));
+            fixture::add(&mut results, row, "native", 1, outcome);
+        }
+        let analysis = Analysis::of(&results);
+        let files = analysis.rows.iter().map(|r| r.cells[0].usage.files_per_s);
+        assert_eq!(files.collect::<Vec<_>>(), [Some(50.0), None]);
     }
 }
