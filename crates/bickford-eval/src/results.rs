@@ -10,6 +10,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EvalError;
@@ -182,8 +184,7 @@ pub fn load(path: &Path) -> Result<Results, EvalError> {
     if path.is_file() {
         return serde_json::from_str(&read(path)?).map_err(EvalError::json(path));
     }
-    let settings = path.join(SETTINGS);
-    let settings = serde_json::from_str(&read(&settings)?).map_err(EvalError::json(settings))?;
+    let settings = settings(path)?;
     let file = path.join(SAMPLES);
     let samples = if file.exists() {
         samples(&file)?
@@ -196,6 +197,11 @@ pub fn load(path: &Path) -> Result<Results, EvalError> {
         samples: without_replaced(samples),
         notes: notes.lines().map(str::to_owned).collect(),
     })
+}
+
+fn settings(directory: &Path) -> Result<Settings, EvalError> {
+    let file = directory.join(SETTINGS);
+    serde_json::from_str(&read(&file)?).map_err(EvalError::json(file))
 }
 
 /// The whole lines of a file of samples. It is read as bytes: a line may be cut off within a character.
@@ -253,7 +259,7 @@ impl Store {
     ///
     /// # Errors
     /// It exists with results already, or with files of the same names that are not of a run, or cannot be
-    /// written.
+    /// written, or another run writes there.
     pub fn create(directory: &Path, settings: Settings) -> Result<Self, EvalError> {
         fs::create_dir_all(directory).map_err(EvalError::io(directory))?;
         if let Some(name) = foreign(directory) {
@@ -262,6 +268,7 @@ impl Store {
                 directory.display()
             )));
         }
+        let log = open_log(directory)?;
         let file = directory.join(SETTINGS);
         // What could not be set up has left nothing but its settings.
         let samples = fs::metadata(directory.join(SAMPLES)).map_or(0, |m| m.len());
@@ -280,7 +287,7 @@ impl Store {
             notes: Vec::new(),
         };
         Ok(Self {
-            log: open_log(directory)?,
+            log,
             directory: directory.to_owned(),
             results,
             again: HashSet::new(),
@@ -291,8 +298,12 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be read or written, or belongs to another machine, another number of CPUs that may be used, another
-    /// switch of io_uring, other rights, another file system below or to programs that have changed.
+    /// switch of io_uring, other rights, another file system below or to programs that have changed, or another run
+    /// writes there.
     pub fn resume(directory: &Path) -> Result<Self, EvalError> {
+        // Before a file is made where there is no run.
+        settings(directory)?;
+        let log = open_log(directory)?;
         let results = load(directory)?;
         let changes = results.settings.changes(&Machine::probe());
         if !changes.is_empty() {
@@ -303,16 +314,10 @@ impl Store {
             )));
         }
         let path = directory.join(SAMPLES);
-        if path.exists() {
-            let whole = whole(&fs::read(&path).map_err(EvalError::io(&path))?);
-            let file = OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .map_err(EvalError::io(&path))?;
-            file.set_len(whole as u64).map_err(EvalError::io(&path))?;
-        }
+        let whole = whole(&fs::read(&path).map_err(EvalError::io(&path))?);
+        log.set_len(whole as u64).map_err(EvalError::io(&path))?;
         Ok(Self {
-            log: open_log(directory)?,
+            log,
             directory: directory.to_owned(),
             results,
             again: HashSet::new(),
@@ -414,11 +419,26 @@ impl Store {
     }
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        // A child that does not yet run its program has the descriptor, too, and would keep the lock a little longer.
+        let _ = flock(&self.log, FlockOperation::Unlock);
+    }
+}
+
+/// The samples to append to, locked for this run alone where their file system has locks.
 fn open_log(directory: &Path) -> Result<File, EvalError> {
     let path = directory.join(SAMPLES);
-    OpenOptions::new()
+    let log = OpenOptions::new()
         .create(true)
         .append(true)
         .open(&path)
-        .map_err(EvalError::io(&path))
+        .map_err(EvalError::io(&path))?;
+    match flock(&log, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(EvalError::Usage(format!(
+            "{}: another run writes there; wait for its end, or choose another directory",
+            directory.display()
+        ))),
+        _ => Ok(log),
+    }
 }

@@ -141,3 +141,27 @@ fn what_failed_is_run_again_once_and_replaced() {
         read.notes
     );
 }
+
+#[test]
+fn a_directory_is_one_runs_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("out");
+    let mut store = Store::create(&place, settings()).expect("new");
+    store.add(sample("a", 1, "first")).expect("kept");
+    let samples = || fs::read(place.join(SAMPLES)).expect("samples");
+    // The other is in the middle of a line.
+    store.log.write_all(b"{\"row\":").expect("written");
+    let kept = samples();
+    let others = [Store::resume(&place), Store::create(&place, settings())];
+    for other in others {
+        let error = other.expect_err("it is written to").to_string();
+        assert!(error.contains("another run writes there"), "{error}");
+    }
+    assert_eq!(samples(), kept, "nothing is cut off");
+    assert_eq!(load(&place).expect("reports may be made").samples.len(), 1);
+    drop(store);
+    Store::resume(&place).expect("free again");
+    let empty = tempfile::tempdir().expect("a directory");
+    Store::resume(empty.path()).expect_err("no run");
+    assert_eq!(fs::read_dir(empty.path()).expect("there").count(), 0);
+}
