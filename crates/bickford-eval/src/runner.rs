@@ -38,6 +38,29 @@ const PREPARE_TIME: Duration = Duration::from_secs(3600);
 /// Longest deadline, a year; far longer ones are no time of the clock.
 const DEADLINE_MAX_S: u64 = 365 * 24 * 3600;
 
+/// How long a child may take, and what helps where that is too short.
+#[derive(Clone, Copy)]
+struct Bound {
+    end: Instant,
+    seconds: u64,
+    advice: &'static str,
+}
+
+impl Bound {
+    fn new(time: Duration, advice: &'static str) -> Self {
+        Self {
+            end: Instant::now() + time,
+            seconds: time.as_secs(),
+            advice,
+        }
+    }
+
+    /// Of making the files of a row.
+    fn of_preparing() -> Self {
+        Self::new(PREPARE_TIME, "a smaller --scale may help")
+    }
+}
+
 /// Why a run of a row has no result.
 #[derive(Debug)]
 enum Ended {
@@ -192,7 +215,7 @@ impl<'a> Runner<'a> {
             kind: kind.clone(),
             directory: self.device.data().to_owned(),
         };
-        self.worker(&job, None, Instant::now() + PREPARE_TIME, &|| {})?;
+        self.worker(&job, None, Bound::of_preparing(), &|| {})?;
         if kind.reads_only() {
             self.files = Some(kind.clone());
         }
@@ -324,9 +347,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn deadline(&self) -> Instant {
+    /// Of a run of a row.
+    fn deadline(&self) -> Bound {
         let seconds = self.store.results.settings.deadline_s.min(DEADLINE_MAX_S);
-        Instant::now() + Duration::from_secs(seconds)
+        let advice = "a longer --deadline or a smaller --scale may help";
+        Bound::new(Duration::from_secs(seconds), advice)
     }
 
     /// Has a row that runs with warm caches find them so. Nothing of it is measured.
@@ -398,13 +423,13 @@ impl<'a> Runner<'a> {
         &self,
         mut command: Command,
         name: &str,
-        deadline: Instant,
+        bound: Bound,
         release: &dyn Fn(),
     ) -> Result<Finished, Ended> {
         // fio and others leave files where they are started.
         command.current_dir(self.work.path());
         let limits = Limits {
-            deadline,
+            deadline: bound.end,
             stop: &self.stop,
             release,
         };
@@ -419,8 +444,8 @@ impl<'a> Runner<'a> {
             Ok(finished) => Ok(finished),
             Err(Cut::Interrupted) => Err(Ended::Interrupted),
             Err(Cut::Deadline) => Err(Ended::Failed(format!(
-                "{name} was not done within {} s and was killed; a longer --deadline or a smaller --scale may help",
-                self.store.results.settings.deadline_s
+                "{name} was not done within {} s and was killed; {}",
+                bound.seconds, bound.advice
             ))),
         }
     }
@@ -429,7 +454,7 @@ impl<'a> Runner<'a> {
         &self,
         job: &Job,
         entrance: Option<&Path>,
-        deadline: Instant,
+        bound: Bound,
         release: &dyn Fn(),
     ) -> Result<(Work, Finished), Ended> {
         let Some((program, leading)) = self.ui.again.split_first() else {
@@ -449,14 +474,17 @@ impl<'a> Runner<'a> {
         .map_err(failed)?;
         let mut command = process::limited(program, &arguments, entrance);
         command.stdin(fs::File::open(&file).map_err(failed)?);
-        let finished = self
-            .child(command, "the workload", deadline, release)?
-            .success("the workload")?;
+        let name = match job {
+            Job::Prepare { .. } => "making the files of the row",
+            Job::Warm { .. } => "reading the file of the row beforehand",
+            Job::Run { .. } | Job::Null { .. } => "the workload",
+        };
+        let finished = self.child(command, name, bound, release)?.success(name)?;
         match serde_json::from_str(&finished.stdout) {
             Ok(Answer::Done(work)) => Ok((work, finished)),
             Ok(Answer::Failed(error)) => Err(Ended::Failed(error)),
             Err(_) => Err(Ended::Failed(format!(
-                "the workload: {}",
+                "{name}: {}",
                 process::tail(&finished.stdout)
             ))),
         }
@@ -474,11 +502,11 @@ impl<'a> Runner<'a> {
             .iter()
             .filter(|r| matches!(r.kind, Kind::Wml { .. }))
         {
-            let deadline = Instant::now() + Duration::from_secs(5);
+            let bound = Bound::new(Duration::from_secs(5), "");
             let job = Job::Null {
                 kind: row.kind.clone(),
             };
-            if let Ok((work, _)) = self.worker(&job, None, deadline, &|| {})
+            if let Ok((work, _)) = self.worker(&job, None, bound, &|| {})
                 && let Some(cost) = work.operation_ns()
             {
                 costs.insert(row.id.clone(), cost);

@@ -75,3 +75,35 @@ fn threads_that_did_nothing_are_told() {
         "file-server · native: 2 threads found no file to begin with and did nothing".to_owned();
     assert!(store.results.notes.contains(&told), "{:?}", store.results);
 }
+
+#[test]
+fn what_takes_too_long_is_told_with_its_own_bound() {
+    let place = tempfile::tempdir().unwrap();
+    let ui = ui("exec sleep 600".into());
+    let settings = crate::report::fixture::results(&["f37"], &[]).settings;
+    let mut store = store(place.path(), settings);
+    let kind = store.results.settings.rows[0].kind.clone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let runner = Runner::new(&mut store, &ui, stop).unwrap();
+    let directory = place.path().to_owned();
+    let end = Instant::now();
+    let told = |job: Job, bound: Bound| {
+        let ended = runner.worker(&job, None, Bound { end, ..bound }, &|| {});
+        match ended.unwrap_err() {
+            Ended::Failed(error) => error,
+            Ended::Interrupted => "interrupted".to_owned(),
+        }
+    };
+    let prepare = Job::Prepare {
+        kind: kind.clone(),
+        directory: directory.clone(),
+    };
+    assert_eq!(
+        told(prepare, Bound::of_preparing()),
+        "making the files of the row was not done within 3600 s and was killed; a smaller --scale may help"
+    );
+    assert_eq!(
+        told(Job::Run { kind, directory }, runner.deadline()),
+        "the workload was not done within 60 s and was killed; a longer --deadline or a smaller --scale may help"
+    );
+}
