@@ -74,7 +74,9 @@ pub(crate) fn of_this_machine(settings: &Settings) -> Vec<String> {
 
 /// What to say of rows whose share of the papers' memory is less than programs need, if there are any.
 fn raised_memory(rows: &[Row], scale: f64) -> Option<String> {
-    let least = rows.iter().map(|row| row.memory).min()?;
+    // Files without data need none.
+    let memory = rows.iter().map(|row| row.memory);
+    let least = memory.filter(|bytes| *bytes > 0).min()?;
     if least >= cgroup::LEAST {
         return None;
     }
@@ -133,5 +135,20 @@ mod tests {
             "{note}"
         );
         assert!(!note.contains("data rows"), "{note}");
+    }
+
+    #[test]
+    fn files_without_data_have_no_ratio() {
+        let mut rows = fast17(0.008);
+        for row in &mut rows {
+            row.class = WorkloadClass::Own;
+        }
+        rows[0].memory = 0;
+        let note = raised_memory(&rows, 0.008).unwrap();
+        assert!(note.contains("From --scale 0.016 on"), "{note}");
+        for row in &mut rows {
+            row.memory = 0;
+        }
+        assert_eq!(raised_memory(&rows, 0.008), None);
     }
 }
