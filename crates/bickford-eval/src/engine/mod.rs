@@ -6,23 +6,26 @@
 
 mod block;
 mod files;
+mod gate;
 mod thread;
 
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 pub(crate) use block::{Block, pattern};
 pub(crate) use files::fill;
 use files::{Pool, Tree};
+use gate::Gate;
 use hdrhistogram::Histogram;
 use thread::Worker;
 
 use crate::measure::{OpLatency, Work, histogram};
-use crate::wml::{FileSet, Op, Workload};
+use crate::wml::{FileSet, Op, Thread, Workload};
 
 /// Where operations go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,43 +178,49 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
         error: Mutex::new(None),
     };
     let count = usize::try_from(workload.threads()).map_err(|e| e.to_string())?;
-    let start = Barrier::new(count + 1);
+    let gate = Gate::default();
     let total = Mutex::new(Tally::default());
     // The thread that goes first tells: this one may be let go long after the others.
     let begun: Mutex<Option<Instant>> = Mutex::new(None);
     let (running, over) = mpsc::channel::<Infallible>();
     std::thread::scope(|scope| {
-        let mut number = 0;
-        for process in &workload.processes {
-            for _ in 0..process.instances {
-                for thread in &process.threads {
-                    for _ in 0..thread.instances {
-                        let (shared, start, total, begun) = (&shared, &start, &total, &begun);
-                        let running = running.clone();
-                        scope.spawn(move || {
-                            let worker = Worker::new(shared, thread, number);
-                            start.wait();
-                            let now = Instant::now();
-                            let mut first = begun.lock().unwrap_or_else(PoisonError::into_inner);
-                            *first = Some(first.map_or(now, |earlier| earlier.min(now)));
-                            drop(first);
-                            let tally = thread::run(worker, thread);
-                            match tally {
-                                Ok(t) => {
-                                    total.lock().unwrap_or_else(PoisonError::into_inner).add(t)
-                                }
-                                Err(error) => shared.fail(error),
-                            }
-                            drop(running);
-                        });
-                        number += 1;
-                    }
+        let started = (0..).zip(instances(workload)).try_for_each(|(number, thread)| {
+            let (shared, gate, total, begun) = (&shared, &gate, &total, &begun);
+            let running = running.clone();
+            let work = move || {
+                let worker = Worker::new(shared, thread, number);
+                if !gate.pass() {
+                    return;
                 }
+                let now = Instant::now();
+                let mut first = begun.lock().unwrap_or_else(PoisonError::into_inner);
+                *first = Some(first.map_or(now, |earlier| earlier.min(now)));
+                drop(first);
+                match thread::run(worker, thread) {
+                    Ok(t) => total.lock().unwrap_or_else(PoisonError::into_inner).add(t),
+                    Err(error) => shared.fail(error),
+                }
+                drop(running);
+            };
+            let spawned = Builder::new().spawn_scoped(scope, work);
+            spawned.map(drop).map_err(|e| {
+                format!(
+                    "thread {} of {count} cannot be started: {e}; raise the limit of processes (ulimit -u, pids.max) or of memory, or define fewer instances",
+                    number + 1
+                )
+            })
+        });
+        drop(running);
+        match started {
+            Ok(()) => {
+                gate.open(count);
+                stop_in_time(&shared, &over);
+            }
+            Err(error) => {
+                shared.fail(error);
+                gate.close();
             }
         }
-        start.wait();
-        drop(running);
-        stop_in_time(&shared, &over);
     });
     let begun = begun.into_inner().unwrap_or_else(PoisonError::into_inner);
     let elapsed_s = begun.map_or(0.0, |first| first.elapsed().as_secs_f64());
@@ -227,6 +236,14 @@ pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, S
         return Err(nothing_done(workload));
     }
     Ok(summary(&total, elapsed_s))
+}
+
+/// Every thread of `workload`, as often as it has instances.
+fn instances(workload: &Workload) -> impl Iterator<Item = &Thread> {
+    let processes = workload.processes.iter();
+    let processes = processes.flat_map(|p| (0..p.instances).map(move |_| p));
+    let threads = processes.flat_map(|p| &p.threads);
+    threads.flat_map(|t| (0..t.instances).map(move |_| t))
 }
 
 /// Why no thread of `workload` found anything to do.

@@ -133,3 +133,27 @@ fn an_interrupt_of_the_self_check_is_told_by_its_status() {
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     is_clean(&place);
 }
+
+/// Those that have been started do not wait for the others until the deadline.
+#[test]
+fn threads_that_cannot_all_be_started_are_an_error() {
+    let place = Place::new("");
+    let text = "define file name=log,path=/x,size=0,prealloc\n\
+                define process name=p { thread name=t,instances=4096 { flowop statfile name=s,filesetname=log\n\
+                flowop finishoncount name=f,value=9 } }";
+    let text = text.replace('\n', "\\n");
+    let job =
+        format!("{{\"null\":{{\"kind\":{{\"wml\":{{\"text\":\"{text}\",\"scale\":1.0}}}}}}}}");
+    fs::write(place.path("job"), job).unwrap();
+    // Address space for the stacks of some of them.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1000000 && exec \"$0\" --worker"]);
+    command.arg(program());
+    command.stdin(fs::File::open(place.path("job")).unwrap());
+    let output = finish(command);
+    let text = said(&output);
+    assert!(
+        text.contains("failed") && text.contains("of 4096 cannot be started"),
+        "{text}"
+    );
+}
