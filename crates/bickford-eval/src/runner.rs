@@ -246,11 +246,11 @@ impl<'a> Runner<'a> {
         } else {
             None
         };
+        let before = Moment::before(&self.device, &target);
         let mut cycles = Cycles::start().ok();
-        let before = Moment::now(&self.device, &target);
         let ran = warmed.and_then(|()| self.execute(&row.kind, &target, entrance.as_deref()));
-        let after = Moment::now(&self.device, &target);
         let cycles = cycles.as_mut().and_then(Cycles::count);
+        let after = Moment::after(&self.device, &target);
         let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
         let trouble = target.trouble();
         if trouble.is_some() || matches!(ran, Err(Ended::Failed(_))) {
@@ -565,7 +565,8 @@ fn explain(ended: Ended, trouble: Option<&str>, kills: u64) -> Ended {
     Ended::Failed(parts.join(": "))
 }
 
-/// The counters at one moment.
+/// The counters at one moment. To find the daemon all processes are looked through, which natively is not done: the
+/// machine's time is read on the other side of that, so that it is not counted to the row.
 struct Moment {
     system: SystemTime,
     daemon: Option<ProcessTime>,
@@ -573,10 +574,26 @@ struct Moment {
 }
 
 impl Moment {
-    fn now(device: &Device, target: &Target) -> Self {
+    fn before(device: &Device, target: &Target) -> Self {
+        let daemon = target.daemon_time();
+        Self {
+            daemon,
+            ..Self::of_machine(device)
+        }
+    }
+
+    fn after(device: &Device, target: &Target) -> Self {
+        let machine = Self::of_machine(device);
+        Self {
+            daemon: target.daemon_time(),
+            ..machine
+        }
+    }
+
+    fn of_machine(device: &Device) -> Self {
         Self {
             system: SystemTime::now(),
-            daemon: target.daemon_time(),
+            daemon: None,
             disk: device.counters().and_then(|path| Counters::read(&path)),
         }
     }
