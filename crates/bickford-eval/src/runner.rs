@@ -1,5 +1,6 @@
 //! Runs every row in every configuration, interleaved, and keeps each result as it comes.
 
+mod moment;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +22,7 @@ use crate::host::device::Device;
 use crate::host::process::{self, Cut, Finished, Limits};
 use crate::host::work::WorkDirectory;
 use crate::measure::Work;
-use crate::measure::cpu::{ProcessTime, SystemTime};
 use crate::measure::cycles::Cycles;
-use crate::measure::disk::Counters;
 use crate::measure::tracepoints::{Requests, Tracing};
 use crate::results::{Caches, Measured, Outcome, Sample, Store};
 use crate::room::Room;
@@ -32,6 +31,7 @@ use crate::target::{Config, Target};
 use crate::terminal::harmless;
 use crate::worker::{self, Answer, Job};
 use crate::{fio, limits, postmark};
+use moment::Moment;
 
 /// How long making the files of a row may take.
 const PREPARE_TIME: Duration = Duration::from_secs(3600);
@@ -270,18 +270,7 @@ impl<'a> Runner<'a> {
         if let Some(trouble) = trouble {
             return Err(Ended::Failed(trouble));
         }
-        let idle = (work.idle_threads > 0).then(|| {
-            format!(
-                "{} threads found no file to begin with and did nothing",
-                work.idle_threads
-            )
-        });
-        let coarse = (row.kind.coarseness(&work) > 0.0).then(|| {
-            "fio tells times in whole milliseconds, which is more than 1% of what this takes; a larger --scale makes it surer".to_owned()
-        });
-        let told = [unmounted?, idle, coarse].into_iter().flatten();
-        let told = told.map(|told| format!("{} · {}: {told}", row.name, config.name));
-        self.notes.extend(told);
+        self.tell(row, config, &work, unmounted?);
         Ok(Measured {
             throughput: row.kind.throughput(&work),
             work,
@@ -295,6 +284,22 @@ impl<'a> Runner<'a> {
             caches,
             memory_limit: limit.as_ref().map(|l| l.bytes),
         })
+    }
+
+    /// Notes what makes a result less than it seems.
+    fn tell(&mut self, row: &Row, config: &Config, work: &Work, of_unmount: Option<String>) {
+        let idle = (work.idle_threads > 0).then(|| {
+            format!(
+                "{} threads found no file to begin with and did nothing",
+                work.idle_threads
+            )
+        });
+        let coarse = (row.kind.coarseness(work) > 0.0).then(|| {
+            "fio tells times in whole milliseconds, which is more than 1% of what this takes; a larger --scale makes it surer".to_owned()
+        });
+        let told = [of_unmount, idle, coarse].into_iter().flatten();
+        let told = told.map(|told| format!("{} · {}: {told}", row.name, config.name));
+        self.notes.extend(told);
     }
 
     /// The limit of workload and daemon, unless there was none when the run began.
@@ -563,46 +568,4 @@ fn explain(ended: Ended, trouble: Option<&str>, kills: u64) -> Ended {
     }
     parts.push(error);
     Ended::Failed(parts.join(": "))
-}
-
-/// The counters at one moment. To find the daemon all processes are looked through, which natively is not done: the
-/// machine's time is read on the other side of that, so that it is not counted to the row.
-struct Moment {
-    system: SystemTime,
-    daemon: Option<ProcessTime>,
-    disk: Option<Counters>,
-}
-
-impl Moment {
-    fn before(device: &Device, target: &Target) -> Self {
-        let daemon = target.daemon_time();
-        Self {
-            daemon,
-            ..Self::of_machine(device)
-        }
-    }
-
-    fn after(device: &Device, target: &Target) -> Self {
-        let machine = Self::of_machine(device);
-        Self {
-            daemon: target.daemon_time(),
-            ..machine
-        }
-    }
-
-    fn of_machine(device: &Device) -> Self {
-        Self {
-            system: SystemTime::now(),
-            daemon: None,
-            disk: device.counters().and_then(|path| Counters::read(&path)),
-        }
-    }
-
-    fn daemon_since(&self, earlier: &Self) -> Option<ProcessTime> {
-        let (now, then) = (self.daemon?, earlier.daemon?);
-        Some(ProcessTime {
-            user_s: (now.user_s - then.user_s).max(0.0),
-            system_s: (now.system_s - then.system_s).max(0.0),
-        })
-    }
 }

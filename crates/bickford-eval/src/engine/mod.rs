@@ -107,7 +107,21 @@ struct Shared<'a> {
     error: Mutex<Option<String>>,
 }
 
-impl Shared<'_> {
+impl<'a> Shared<'a> {
+    fn new(workload: &'a Workload, root: &'a str, backend: Backend) -> Self {
+        let sets = workload.filesets.iter();
+        Self {
+            workload,
+            root,
+            backend,
+            trees: sets.clone().map(Tree::new).collect(),
+            pools: sets.map(|s| Pool::new(s, SEED)).collect(),
+            operations: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            error: Mutex::new(None),
+        }
+    }
+
     fn fail(&self, error: String) {
         self.error
             .lock()
@@ -163,20 +177,7 @@ impl Tally {
 /// The first operation that failed: which, on what, and why.
 pub fn run(workload: &Workload, root: &Path, backend: Backend) -> Result<Work, String> {
     let root = root.to_str().ok_or("the directory's name is not UTF-8")?;
-    let shared = Shared {
-        workload,
-        root,
-        backend,
-        trees: workload.filesets.iter().map(Tree::new).collect(),
-        pools: workload
-            .filesets
-            .iter()
-            .map(|s| Pool::new(s, SEED))
-            .collect(),
-        operations: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-        error: Mutex::new(None),
-    };
+    let shared = Shared::new(workload, root, backend);
     let count = usize::try_from(workload.threads()).map_err(|e| e.to_string())?;
     let gate = Gate::default();
     let total = Mutex::new(Tally::default());

@@ -157,3 +157,45 @@ fn threads_that_cannot_all_be_started_are_an_error() {
         "{text}"
     );
 }
+
+/// A full device: the row ends with the device's own words.
+#[test]
+fn a_full_device_ends_its_row() {
+    if !root() {
+        return;
+    }
+    // Its seconds do not say how much it appends.
+    let endless = WORKLOAD
+        .replace("createfile", "openfile")
+        .replace(
+            "writewholefile name=w,fd=1,iosize=4k",
+            "appendfile name=w,fd=1,iosize=1m",
+        )
+        .replace("flowop finishoncount name=f,value=120", "");
+    let place = Place::new(&format!("{endless}\nrun 600\n"));
+    let device = place.path("device");
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+        .arg(&device)
+        .status();
+    assert!(mount.unwrap().success());
+    let mut command = place.command(&["native"]);
+    // Later than any time of the clock.
+    command.args(["--deadline", "18446744073709551615"]);
+    let output = finish(command);
+    let umount = Command::new("umount").arg(&device).status();
+    assert!(
+        umount.unwrap().success(),
+        "nothing may keep the device busy"
+    );
+    let results = place.results();
+    let error = results.error("own01", "native").map(str::to_owned);
+    let error = error.unwrap_or_default();
+    assert!(
+        error.contains("No space left") && error.contains("MB of 4 MB and"),
+        "{error}: {}",
+        said(&output)
+    );
+    let note = |note: &String| note.starts_with("load: how much it appends");
+    assert!(results.notes.iter().any(note), "{:?}", results.notes);
+}
