@@ -87,8 +87,8 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Go on with the results in DIR: on the same machine and kernel, with the same switch for FUSE over io_uring, the same
-    /// programs and what else was asked for when they were begun
+    /// Go on with the results in DIR: on the same machine and kernel, with the same rights, on the same file system, with
+    /// the same switch for FUSE over io_uring, the same programs and what else was asked for when they were begun
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "compare", "report"].into_iter().chain(OF_A_RUN))]
     pub resume: Option<PathBuf>,
 

@@ -145,7 +145,7 @@ fn doubts(cell: &Cell<'_>, comparison: &Comparison) -> Vec<Sentence> {
                 "fio tells times in whole milliseconds: for these short rounds the {} is {percent} wider to both sides; a larger --scale makes it surer.",
                 interval_name(comparison.rounds)
             ),
-            brief: format!("Of whole milliseconds, {percent} to both sides."),
+            brief: format!("fio's clock is in it with {percent} to both sides."),
         });
     }
     if let Some(doubt) = &cell.doubt {
