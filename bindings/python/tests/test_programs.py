@@ -1,0 +1,183 @@
+"""Programs that mount for real, as root. `BICKFORD_LIBRARY` names the library."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+from mounting import DEADLINE, EXAMPLES, HERE, Mounted, mounted
+
+GREETER = """
+import logging, stat, sys
+
+class Greeter(bickford.FileSystem):
+    def __init__(self, given):
+        assert given.mountpoint
+        if given.flags["code"] is not None:
+            sys.exit(given.flags["code"])
+        if given.flags["times"] == "many":
+            raise ValueError("--times many: a number is meant")
+        mark = "!" if given.flags["mark"] else ""
+        with open(given.source) as file:
+            self.text = (given.flags["greeting"] + mark + file.read()) * int(given.flags["times"])
+        logging.getLogger(__name__).warning("opened")
+
+    def getattr(self, path, handle):
+        if path == "/defect":
+            raise RuntimeError("upside down")
+        return bickford.Attributes(stat.S_IFDIR | 0o755 if path == "/" else stat.S_IFREG | 0o644, len(self.text))
+
+    def read(self, path, handle, offset, size):
+        return self.text.encode()[offset : offset + size]
+
+if __name__ == "__main__":
+    flags = [
+        bickford.Flag("greeting", "TEXT", "Hello, ", "How it begins"),
+        bickford.Flag("times", "N", "1"),
+        bickford.Flag("mark", help="With an exclamation mark"),
+        bickford.Flag("code", "TEXT"),
+    ]
+    sys.exit(bickford.run(Greeter, "greeter", version="2", source="FILE", flags=flags, workers=2))
+"""
+
+
+class Programs(Mounted):
+    def run_program(self, *words, **arguments):
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, **arguments)
+
+    def greeter(self, *words):
+        program = self.directory / "greeter.py"
+        program.write_text(GREETER)
+        return self.run_program(program, *words)
+
+    def until(self, condition):
+        until = time.monotonic() + DEADLINE / 2
+        while not condition():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
+
+    def daemon(self, name):
+        """The process of this name that serves `self.mount`, as its command line says."""
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if os.fsencode(self.mount) in words and (process / "comm").read_text() == name + "\n":
+                    return int(process.name)
+            except OSError:
+                pass  # it has ended
+        return None
+
+    def test_the_background(self):
+        # Its relative path is one of the directory that it leaves.
+        environment = dict(os.environ, PYTHONPATH=str(HERE.parent))
+        ended = self.run_program("hello.py", self.mount, cwd=EXAMPLES, env=environment)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+        self.assertEqual((self.mount / "hello").read_bytes(), b"Hello, world!\n")
+        daemon = self.daemon("hello")
+        os.kill(daemon, signal.SIGTERM)
+        self.until(lambda: self.daemon("hello") is None)
+        self.assertIsNone(mounted(self.mount))
+
+    def test_flags_and_the_log(self):
+        source, log = self.directory / "source", self.directory / "log"
+        source.write_text("world")
+        options = f"greeting=Ahoy,times=2,mark,log-file={log}"
+        ended = self.greeter("-o", options, "--times", "3", source, self.mount)
+        self.assertEqual((ended.returncode, ended.stderr.count("opened")), (0, 1), ended.stderr)
+        self.assertEqual((self.mount / "any").read_text(), "Ahoy!world" * 3)
+        with self.assertRaises(OSError) as raised:
+            os.stat(self.mount / "defect")
+        self.assertEqual(raised.exception.errno, errno.EIO)
+        self.until(lambda: "RuntimeError: upside down" in log.read_text())
+        subprocess.run(["umount", self.mount], check=True)
+        self.until(lambda: self.daemon("greeter") is None)
+
+    def test_flags_of_the_mount_can_be_changed(self):
+        self.assertEqual(self.run_program(EXAMPLES / "hello.py", self.mount, "-o", "attr_timeout=7").stderr, "")
+
+        def remount(*words):
+            return self.run_program(EXAMPLES / "hello.py", self.mount, "-o", "remount", "-o", *words)
+
+        self.assertEqual(remount("rw,noatime,attr_timeout=7").stderr, "")
+        line = next(line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.mount) in line)
+        self.assertIn("noatime", line)
+        refused = remount("ro,attr_timeout=8")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("'attr_timeout=8' is not in force", refused.stderr)
+        refused = remount("ro", "--stats")
+        self.assertIn("'stats' is not in force", refused.stderr)
+        subprocess.run(["umount", self.mount], check=True)
+
+    def test_what_is_wrong_is_said(self):
+        source = self.directory / "source"
+        source.write_text("world")
+        for words, status, part in (
+            (["--help"], 0, "--greeting <TEXT>"),
+            (["-V"], 0, "greeter 2 (bickford "),
+            ([source], 2, "<FILE> <MOUNTPOINT>"),
+            ([source, self.mount, "-o", "greting=x"], 1, "'greeting'"),
+            ([source, self.mount, "--times", "many"], 1, "greeter: --times many: a number is meant"),
+            ([source, self.mount, "--times", "x"], 1, "invalid literal"),
+            ([source, self.mount, "--code", "not today"], 1, "greeter: not today"),
+            (["/no/such", self.mount], 1, "greeter: /no/such: No such file or directory"),
+            (["/no/such", "-f", self.mount], 1, "/no/such: No such file or directory"),
+        ):
+            ended = self.greeter(*words)
+            self.assertEqual(ended.returncode, status, ended.stderr)
+            self.assertIn(part, ended.stdout + ended.stderr)
+            self.assertNotIn("Traceback", ended.stderr)
+            self.assertIsNone(mounted(self.mount))
+
+    def test_an_interrupt_in_the_foreground_unmounts(self):
+        program = self.example("hello.py", self.mount)
+        program.send_signal(signal.SIGINT)
+        self.assertEqual(program.wait(DEADLINE), 0)
+
+    def test_hello(self):
+        self.example("hello.py", self.mount)
+        self.assertEqual((self.mount / "hello").read_bytes(), b"Hello, world!\n")
+        self.assertEqual(os.listdir(self.mount), ["hello"])
+
+    def test_ends_with_its_mount(self):
+        program = self.example("hello.py", self.mount)
+        subprocess.run(["umount", self.mount], check=True)
+        self.assertEqual(program.wait(DEADLINE), 0)
+
+    def test_a_session_that_nobody_keeps_is_served_until_the_end(self):
+        program = f"""
+import gc, os, stat, bickford
+class Root(bickford.FileSystem):
+    def getattr(self, path, handle):
+        return bickford.Attributes(stat.S_IFDIR | 0o755)
+    def statfs(self, path, handle):
+        return bickford.Statfs(f_blocks=17)
+bickford.mount(Root(), {str(self.mount)!r})
+gc.collect()
+assert os.statvfs({str(self.mount)!r}).f_blocks == 17
+os.chdir({str(self.mount)!r})
+"""
+        subprocess.run([sys.executable, "-c", program], check=True)
+        self.assertIsNone(mounted(self.mount))
+
+    def test_what_fails_is_said(self):
+        missing = self.directory / "missing"
+        ended = subprocess.run([sys.executable, EXAMPLES / "hello.py", missing], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(str(missing), ended.stderr)
+        self.assertNotIn("Traceback", ended.stderr)
+
+    def test_without_the_library(self):
+        environment = dict(os.environ, BICKFORD_LIBRARY="/nowhere/libbickford_ffi.so")
+        ended = subprocess.run([sys.executable, EXAMPLES / "hello.py", self.mount], capture_output=True, text=True,
+                               check=False, env=environment)
+        self.assertIn("/nowhere/libbickford_ffi.so", ended.stderr)
+        self.assertIn("make install", ended.stderr)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    unittest.main()
