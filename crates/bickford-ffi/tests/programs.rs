@@ -5,12 +5,14 @@
 #[path = "c_programs/building.rs"]
 mod building;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use bickford::mount::{MountEntry, Unmount, unmount};
+use rustix::process::{Pid, Signal, kill_process};
 
 use building::{DEADLINE, clean_up, compile, compile_from, may_mount};
 
@@ -223,6 +225,35 @@ fn it_serves_a_directory() {
         let status = if why.starts_with('[') { 2 } else { 1 };
         assert_refused(&refused, status, why);
     }
+}
+
+/// As where its output goes through a command that ends before.
+#[test]
+fn it_outlives_who_reads_its_log() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile_from("../../examples/c", "hello", place.path());
+    watched(place.path(), |mountpoint| {
+        let mut served = Command::new(&program)
+            .arg("-f")
+            .arg(mountpoint)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut reader = BufReader::new(served.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(" mounted") {
+            line.clear();
+            assert!(reader.read_line(&mut line).unwrap() > 0, "it ended");
+        }
+        drop(reader);
+        kill_process(Pid::from_child(&served), Signal::TERM).unwrap();
+        let status = served.wait().unwrap();
+        assert!(status.success(), "{status}");
+        assert_eq!(MountEntry::at(mountpoint).unwrap(), None);
+    });
 }
 
 /// As README.md has it, but for where the library is.

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::helper::is_helper;
 use crate::remount::REMOUNT;
 use crate::status::{self, Status};
-use crate::{lift, terminal};
+use crate::{lift, signals, terminal};
 
 /// What opening a file system comes to; the error is what the user is told, so that it says what failed, on what,
 /// and why.
@@ -224,6 +224,9 @@ impl<A: clap::Args> Program<A> {
         O: FnOnce(&mut Invocation<A>) -> Opened<F>,
     {
         terminal::set_name(&self.name);
+        if let Err(failure) = signals::outlive_readers() {
+            return status::fail(&failure, Status::FAILURE);
+        }
         if let Some(status) = apart::unmount_if_asked() {
             return status;
         }

@@ -1,6 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once; SIGINT and SIGHUP stay
 //! ignored where they were, as nohup(1) and a shell's `&` ask. SIGUSR1 logs
-//! statistics. SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
+//! statistics. SIGPIPE leaves a write that nobody reads with its error, and so does SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
 //! that write with its error.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bickford::MountedSession;
 use bickford::mount::{MountGuard, Unmount, UnmountError, Via};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::low_level::signal_name;
 
 use crate::apart::unmount_apart;
@@ -29,8 +29,13 @@ const PROMPT: Duration = Duration::from_secs(1);
 /// Whether this process ignores `signal`, as whoever started it may have asked (nohup(1)).
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
+    is_among("SigIgn:", signal)
+}
+
+/// Whether the line of /proc/self/status has it.
+fn is_among(line: &str, signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let line = status.lines().find_map(|l| l.strip_prefix(line));
     let mask = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
     mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
@@ -50,6 +55,20 @@ pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
             .map_err(|e| io::Error::new(e.kind(), format!("catch signal {signal}: {e}")))?;
     }
     Ok(stop)
+}
+
+/// Has this process outlive whoever reads what it writes, as the runtime of Rust does where `main` is in Rust. What the
+/// program runs does not inherit it.
+///
+/// # Errors
+/// The signal cannot be caught.
+pub(crate) fn outlive_readers() -> Result<(), Failure> {
+    if is_ignored(SIGPIPE) || is_among("SigCgt:", SIGPIPE) {
+        return Ok(());
+    }
+    signal_hook::flag::register(SIGPIPE, Arc::default())
+        .map(drop)
+        .map_err(|error| Failure::new(format!("catch SIGPIPE: {error}")))
 }
 
 /// Signals that are caught from now on, and acted on later.
