@@ -13,6 +13,7 @@ from mounting import DEADLINE, EXAMPLES, HERE, Mounted, mounted
 
 GREETER = """
 import logging, stat, sys
+import bickford
 
 class Greeter(bickford.FileSystem):
     def __init__(self, given):
@@ -131,6 +132,34 @@ class Programs(Mounted):
             self.assertIn(part, ended.stdout + ended.stderr)
             self.assertNotIn("Traceback", ended.stderr)
             self.assertIsNone(mounted(self.mount))
+
+    def test_a_failure_is_said_while_the_program_goes_on(self):
+        program = self.directory / "goes-on.py"
+        program.write_text("""
+import os, subprocess, sys, threading, time
+import bickford
+
+class Busy(bickford.FileSystem):
+    def __init__(self, given):
+        threading.Thread(target=time.sleep, args=[300]).start()
+        print(os.getpid(), file=sys.stderr)
+
+# In the background it has the report of that as its standard input.
+print(subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL).pid, flush=True)
+sys.exit(bickford.run(Busy, "busy"))
+""")
+        started, told = self.directory / "started", self.directory / "told"
+        try:
+            with open(started, "w") as out, open(told, "w") as err:
+                ended = subprocess.run([sys.executable, program, self.directory / "missing"], stdout=out, stderr=err,
+                                       check=False, timeout=DEADLINE / 2)
+        finally:
+            for pid in started.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        self.assertEqual(ended.returncode, 1)
+        daemon, said = told.read_text().splitlines()
+        self.assertIn("missing", said)
+        self.until(lambda: not Path(f"/proc/{daemon}").exists())
 
     def test_an_interrupt_in_the_foreground_unmounts(self):
         program = self.example("hello.py", self.mount)

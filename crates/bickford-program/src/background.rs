@@ -41,6 +41,8 @@ const ACKNOWLEDGED: &[u8] = b"a";
 
 /// How long the process in the background may take to end when it is no longer wanted.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a reason is kept from the user, so that what the process had in use is free when it is told.
+const PROMPT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
 fn failed(error: io::Error) -> Failure {
@@ -60,7 +62,8 @@ pub fn detach() -> Result<Status, Failure> {
     let report = Report::read(&ours).map_err(failed)?;
     let place = report.mounted;
     if let Outcome::Failed(reason) = report.outcome {
-        let _ = child.wait();
+        // One that goes on sees to its end itself.
+        let _ = ended_within(&mut child, PROMPT);
         return Err(Failure::new(reason));
     }
     if let Outcome::Silent = report.outcome {
@@ -148,16 +151,23 @@ fn answers<T>(asked: rustix::io::Result<T>) -> io::Result<()> {
 
 /// Waits for the end of the process that nobody waits for any more, and says how it went.
 fn end(child: &mut Child) -> &'static str {
-    let deadline = Instant::now() + PATIENCE;
+    if ended_within(child, PATIENCE) {
+        return "it was taken away again";
+    }
+    // It hangs, and nobody waits for it any more.
+    let _ = child.kill();
+    "its process was killed"
+}
+
+fn ended_within(child: &mut Child, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
     while let Ok(None) = child.try_wait() {
         if Instant::now() > deadline {
-            // It hangs, and nobody waits for it any more.
-            let _ = child.kill();
-            return "its process was killed";
+            return false;
         }
         std::thread::sleep(PAUSE);
     }
-    "it was taken away again"
+    true
 }
 
 /// Takes away what the process in the background has mounted and not kept; says what is left, if anything.
@@ -235,10 +245,14 @@ impl Background {
         self.report.shutdown(Shutdown::Write)
     }
 
-    /// Lets the waiting process end with this failure.
+    /// Lets the waiting process end with this failure. This one has ten seconds from then on.
     pub fn failed(mut self, failure: &Failure) {
+        self.front.failed();
         // Where nobody waits there is nobody to tell.
         let _ = self.report.write_all(failure.to_string().as_bytes());
+        // The report ends with this, and not when nobody has the socket any more: the front goes on reading from it,
+        // and what the program started before may have inherited it.
+        let _ = self.report.shutdown(Shutdown::Write);
     }
 }
 

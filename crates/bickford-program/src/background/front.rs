@@ -8,6 +8,7 @@ use std::time::Duration;
 use bickford::MountedSession;
 use bickford::mount::{Unmount, unmount_only};
 
+use super::PATIENCE;
 use super::report::Place;
 use crate::signals::end_at_once;
 
@@ -23,6 +24,8 @@ enum Stage {
     Starting,
     Mounted(Place),
     Serving(Arc<MountedSession>),
+    /// There is no mount, and the program is to end by itself.
+    Failed,
 }
 
 struct Shared {
@@ -67,6 +70,10 @@ impl Front {
         self.enter(Stage::Serving(session));
     }
 
+    pub(super) fn failed(&self) {
+        self.enter(Stage::Failed);
+    }
+
     fn enter(&self, stage: Stage) {
         *self.shared.stage() = stage;
         self.shared.changed.notify_all();
@@ -90,6 +97,12 @@ fn give_up(shared: &Shared) -> ! {
         .changed
         .wait_timeout_while(shared.stage(), GRACE, starting);
     let (stage, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    if matches!(*stage, Stage::Failed) {
+        drop(stage);
+        std::thread::sleep(PATIENCE);
+        tracing::warn!("the program goes on though it has mounted nothing: ending");
+        std::process::exit(1);
+    }
     tracing::warn!("whoever asked for the mount has ended before it was seen to answer: ending");
     match &*stage {
         Stage::Serving(session) => end_at_once(session),
@@ -98,7 +111,7 @@ fn give_up(shared: &Shared) -> ! {
                 tracing::error!("{error}");
             }
         }
-        Stage::Starting => {}
+        Stage::Starting | Stage::Failed => {}
     }
     std::process::exit(1);
 }
