@@ -64,8 +64,19 @@ def _end():
             session.close()
 
 
+def _forget():
+    """Mounts are those of the process that made them, and what serves them is not in its children."""
+    for session in _open.values():
+        session._number = None
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 class Session:
-    """A mounted file system, until it is closed or the program ends. As a context manager it is closed at the end."""
+    """A mounted file system, until it is closed or the program ends. As a context manager it is closed at the end. In a child
+    of fork(2) it is closed, and the mount goes on."""
 
     def __init__(self, library, number, server):
         self._library = library

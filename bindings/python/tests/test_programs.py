@@ -9,7 +9,8 @@ import time
 import unittest
 from pathlib import Path
 
-from mounting import DEADLINE, EXAMPLES, HERE, Mounted, mounted
+import bickford
+from mounting import DEADLINE, EXAMPLES, HERE, SIZE, Mounted, Subject, mounted
 
 GREETER = """
 import logging, stat, sys
@@ -191,6 +192,23 @@ os.chdir({str(self.mount)!r})
 """
         subprocess.run([sys.executable, "-c", program], check=True)
         self.assertIsNone(mounted(self.mount))
+
+    def test_a_forked_child_has_no_part_in_a_mount(self):
+        with self.serve(Subject()) as session:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(DEADLINE // 2)
+                # As sys.exit would, but for the tests around.
+                try:
+                    session.close()
+                    bickford._end()
+                    self.assertRaises(bickford.Error, session.unmount)
+                    self.assertIsNone(session.connection)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(len((self.mount / "data").read_bytes()), SIZE)
 
     def test_what_fails_is_said(self):
         missing = self.directory / "missing"
