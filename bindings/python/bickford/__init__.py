@@ -17,7 +17,8 @@ Within another program `mount` serves it:
         session.wait()
 
 Methods are called by several threads, one at a time for Python's interpreter lock. What they raise becomes the answer: an
-`OSError` its errno, `NotImplementedError` ENOSYS, anything else EIO, with the traceback in the log (`logging`, "bickford").
+`OSError` its errno, or that of its class where it has none (`FileNotFoundError(path)`), `NotImplementedError` ENOSYS, anything
+else EIO, with the traceback in the log (`logging`, "bickford").
 
 A program must not map a file of its own mount (mmap) and touch it: the interpreter's lock is held then, and nobody could
 answer. Reading and writing such files from another thread is fine.

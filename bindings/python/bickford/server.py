@@ -29,6 +29,32 @@ from .interface import (
 )
 
 _LOG = logging.getLogger("bickford")
+# Of an OSError that was made without an errno.
+_ERRNOS = {
+    BlockingIOError: errno.EAGAIN,
+    BrokenPipeError: errno.EPIPE,
+    ChildProcessError: errno.ECHILD,
+    ConnectionAbortedError: errno.ECONNABORTED,
+    ConnectionRefusedError: errno.ECONNREFUSED,
+    ConnectionResetError: errno.ECONNRESET,
+    FileExistsError: errno.EEXIST,
+    FileNotFoundError: errno.ENOENT,
+    InterruptedError: errno.EINTR,
+    IsADirectoryError: errno.EISDIR,
+    NotADirectoryError: errno.ENOTDIR,
+    PermissionError: errno.EACCES,
+    ProcessLookupError: errno.ESRCH,
+    TimeoutError: errno.ETIMEDOUT,
+}
+# The kernel takes smaller ones only.
+_NO_ERRNO = 512
+
+
+def _errno(error):
+    """The errno of an OSError, or None."""
+    if isinstance(error.errno, int) and 0 < error.errno < _NO_ERRNO:
+        return error.errno
+    return next((number for kind, number in _ERRNOS.items() if isinstance(error, kind)), None)
 
 
 class Handles:
@@ -88,13 +114,13 @@ class Server:
             current.caller = Caller(request.uid, request.gid, request.pid, request.umask)
             getattr(self, "_" + name)(request, answer, reply)
             return 0
-        except OSError as error:
-            return error.errno if error.errno and error.errno > 0 else errno.EIO
         except NotImplementedError:
             return errno.ENOSYS
-        except BaseException:  # SystemExit, too, would end nothing but this call
-            _LOG.exception("%s of %s failed", name, request.text("path"))
-            return errno.EIO
+        except BaseException as error:  # SystemExit, too, would end nothing but this call
+            number = _errno(error) if isinstance(error, OSError) else None
+            if number is None:
+                _LOG.exception("%s of %s failed", name, request.text("path"))
+            return number or errno.EIO
         finally:
             current.caller = None
 

@@ -1,5 +1,6 @@
 """What the tests that mount have in common. A mount that hangs is aborted after a minute."""
 
+import builtins
 import errno
 import os
 import stat
@@ -111,6 +112,12 @@ class Subject(bickford.FileSystem):
             return "text"
         if path == "/numberless":
             raise OSError("no number")
+        if path == "/wordy":
+            raise OSError("ENOENT", "no number")
+        if path == "/huge":
+            raise OSError(1 << 32, "no errno")
+        if path.endswith("Error"):
+            raise getattr(builtins, path[1:])(path)
         parts = range(offset >> 12, min(offset + size, SIZE) >> 12)
         return b"".join(bytes([part]) * 4096 for part in parts)
 

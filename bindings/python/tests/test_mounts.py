@@ -32,12 +32,18 @@ class Calls(Mounted):
         self.serve(Subject(), "direct_io")
         self.assertEqual(self.number("missing", os.stat), errno.ENOENT)
         self.assertEqual(self.number("unknown", self.read), errno.ENOSYS)
-        self.assertEqual(self.number("numberless", self.read), errno.EIO)
+        for name, number in (
+            ("FileNotFoundError", errno.ENOENT),
+            ("PermissionError", errno.EACCES),
+            ("TimeoutError", errno.ETIMEDOUT),
+            ("FileExistsError", errno.EEXIST),
+        ):
+            self.assertEqual(self.number(name, self.read), number, name)
         with self.assertLogs("bickford", logging.ERROR) as logs:
-            for name in ("mistake", "exit", "long", "text"):
+            for name in ("mistake", "exit", "long", "text", "numberless", "wordy", "huge"):
                 self.assertEqual(self.number(name, self.read), errno.EIO, name)
             self.assertEqual(self.number("nothing", self.write), errno.EIO)
-        self.assertEqual(len(logs.output), 5, logs.output)
+        self.assertEqual(len(logs.output), 8, logs.output)
         self.assertIn("read of /mistake failed", logs.output[0])
         self.assertIn("KeyError: 'a mistake'", logs.output[0])
         # What is not there is answered by the library.
