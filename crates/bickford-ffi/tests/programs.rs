@@ -256,6 +256,31 @@ fn it_outlives_who_reads_its_log() {
     });
 }
 
+/// Among the limits are such as leave no room for the last of the threads that are started.
+#[test]
+fn a_start_that_fails_for_want_of_memory_leaves_no_mount() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile_from("../../examples/c", "hello", place.path());
+    watched(place.path(), |mountpoint| {
+        for kib in (20_000..50_000).step_by(1_000) {
+            let script = format!("ulimit -v {kib}; exec \"$@\"");
+            let started = Command::new("timeout")
+                .args(["50", "sh", "-c", &script, "sh"])
+                .args([&program, mountpoint])
+                .output()
+                .unwrap();
+            let left = MountEntry::at(mountpoint).unwrap().is_some();
+            assert_eq!(left, started.status.success(), "{kib} KiB: {started:?}");
+            if left {
+                unmount(mountpoint, Unmount::Normal).unwrap();
+            }
+        }
+    });
+}
+
 /// As README.md has it, but for where the library is.
 #[test]
 fn the_example_says_hello() {

@@ -108,7 +108,9 @@ impl Service {
         let signals = Signals::catch()?;
         let started = mount(mounted)?;
         let session = started.session;
-        let aborting = signals.end_on_signal(Arc::clone(&session))?;
+        // Who was told of the session may keep it, and with it the mount.
+        let aborting = signals.end_on_signal(Arc::clone(&session));
+        let aborting = aborting.inspect_err(|_| take_away(session.guard()))?;
         (started.begun)();
         Ok(Self {
             session,
@@ -184,7 +186,7 @@ fn serve_control(session: &MountedSession) -> io::Result<Control> {
     }
 }
 
-fn take_away(guard: &MountGuard) {
+pub(crate) fn take_away(guard: &MountGuard) {
     if let Err(error) = guard.unmount(Unmount::Lazy) {
         tracing::warn!("{error}");
     }

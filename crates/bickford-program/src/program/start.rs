@@ -10,7 +10,7 @@ use bickford_layers::Summary;
 use super::line::Line;
 use super::{Invocation, Mounted, Opened, Program, Source};
 use crate::failure::Failure;
-use crate::service::{self, Started, Told};
+use crate::service::{self, Started, Told, take_away};
 use crate::status::Status;
 use crate::terminal::escaped;
 use crate::waiting::Waiting;
@@ -87,7 +87,11 @@ fn mount<A>(
         shown: layers.shown(),
     };
     for hook in given.hooks {
-        hook(&mounted).map_err(|error| Failure::new(with_reasons(&*error)))?;
+        hook(&mounted).map_err(|error| {
+            // One before it may keep the session, and with it the mount.
+            take_away(session.guard());
+            Failure::new(with_reasons(&*error))
+        })?;
     }
     log(&given.mount_options, mountpoint, &layers);
     Ok(Started {
