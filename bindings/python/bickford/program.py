@@ -103,6 +103,11 @@ def _text(text):
     return encoded
 
 
+def _can_run_again():
+    """Whether the interpreter would read the same program again, and neither standard input nor somebody at a terminal."""
+    return bool(sys.argv) and sys.argv[0] not in ("", "-") and not hasattr(sys, "ps1")
+
+
 def run(file_system, name, *, about="", version="", source=None, source_is_path=True, options="", flags=(), workers=0,
         max_write=0, max_readahead=0, arguments=None):
     """All that the main of a program does: `sys.exit(bickford.run(Hello, "hello"))`.
@@ -118,7 +123,7 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     `arguments` stand in place of `sys.argv`, the program's name first.
 
     To be called once, by the main thread. The background is the program run again: what stands before this happens in each
-    of its processes.
+    of its processes. So without `-f` a program that is read from standard input, or typed, is refused.
     """
     library = load()
     flags = list(flags)
@@ -132,7 +137,7 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
         about=_text(about),
         source=_text(source),
         # Python's lock lets one call run at a time, so nothing is gained by making requests tasks.
-        options=_text(",".join(filter(None, [options, "at_once"]))),
+        options=_text(",".join(filter(None, [options, "at_once", "" if _can_run_again() else "foreground_only"]))),
         flags=raw if flags else None,
         flag_count=len(flags),
         open=running.open,

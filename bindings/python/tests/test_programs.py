@@ -162,6 +162,25 @@ sys.exit(bickford.run(Busy, "busy"))
         self.assertIn("missing", said)
         self.until(lambda: not Path(f"/proc/{daemon}").exists())
 
+    def test_what_is_read_from_standard_input_stays_in_the_foreground(self):
+        source = self.directory / "source"
+        source.write_text("world")
+        for before in (["-"], []):
+            line = [sys.executable, *before, *([source, self.mount] if before else [])]
+            text = GREETER if before else GREETER.replace("workers=2", f"arguments=['x', 'x', {str(self.mount)!r}]")
+            ended = subprocess.run(line, input=text, capture_output=True, text=True, check=False, timeout=DEADLINE / 2)
+            self.assertEqual(ended.returncode, 1, ended.stderr)
+            self.assertIn("use -f", ended.stderr)
+            self.assertIsNone(mounted(self.mount))
+        line = [sys.executable, "-", "-f", "--log=off", source, self.mount]
+        with subprocess.Popen(line, stdin=subprocess.PIPE, text=True) as served:
+            served.stdin.write(GREETER)
+            served.stdin.close()
+            self.until(lambda: mounted(self.mount) is not None)
+            served.terminate()
+            self.assertEqual(served.wait(DEADLINE), 0)
+        self.assertIsNone(mounted(self.mount))
+
     def test_an_interrupt_in_the_foreground_unmounts(self):
         program = self.example("hello.py", self.mount)
         program.send_signal(signal.SIGINT)

@@ -548,7 +548,8 @@ typedef struct bickford_program {
   // What has to stand before the mount point, as the help calls it, such as `FILE.tar`; NULL where nothing has to.
   const char *source;
   // Options as for `bickford_mount`, or over paths for `bickford_mount_paths`, that hold where the command line does not say
-  // otherwise; or NULL.
+  // otherwise; or NULL. With `foreground_only` the background is refused: the program cannot be run again with the command line
+  // of its process.
   const char *options;
   // Flags of its own; NULL for none.
   const struct bickford_flag *flags;

@@ -30,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) paths: path::Options,
     /// Whether requests over paths keep their threads until they are answered.
     pub(crate) at_once: bool,
+    /// Of a program that cannot be run again.
+    pub(crate) foreground_only: bool,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -111,6 +113,7 @@ impl Options {
             tuning: Tuning::default(),
             paths: path::Options::default(),
             at_once: false,
+            foreground_only: false,
         };
         for option in split_options(text) {
             if options.set_own(&option, kind)? {
@@ -140,6 +143,7 @@ impl Options {
         };
         match (name, value) {
             ("transport", Some(name)) => self.transport = Some(transport(name)?),
+            ("foreground_only", None) => self.foreground_only = true,
             ("prompt", None) => self.prompt = true,
             ("no_yielding", None) => self.no_yielding = true,
             ("allow_idmap", None) => self.stackfs.allow_idmap = true,

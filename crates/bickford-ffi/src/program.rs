@@ -167,6 +167,10 @@ impl Given {
             .mount_options(options.mount)
             .log_modules(&[TARGET]);
         let made = flags.into_iter().fold(made, Program::flag);
+        let made = match options.foreground_only {
+            true => made.foreground_only(),
+            false => made,
+        };
         let made = match source {
             Some(shown) if described_as.source_is_path != 0 => made.source_path(shown),
             Some(shown) => made.source_name(shown),

@@ -94,7 +94,10 @@ pub(crate) fn unmount_apart(guard: &MountGuard) -> Result<(), String> {
         .stdout(Stdio::null())
         .output();
     match output {
-        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if output.status.success() && !guard.is_mounted() => Ok(()),
+        Ok(output) if output.status.success() => {
+            Err("this program, run again to unmount, has not".to_owned())
+        }
         // Whoever started this program had SIGCHLD ignored: nobody can tell how a child ended.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::CHILD) && !guard.is_mounted() => {
             Ok(())

@@ -75,6 +75,7 @@ pub struct Program<A = NoArguments> {
     registry: Registry,
     modules: Vec<String>,
     flags: Vec<clap::Arg>,
+    foreground_only: bool,
     arguments: std::marker::PhantomData<fn() -> A>,
 }
 
@@ -94,6 +95,7 @@ impl Program {
             registry: Registry::default(),
             modules: Vec::new(),
             flags: Vec::new(),
+            foreground_only: false,
             arguments: std::marker::PhantomData,
         }
     }
@@ -114,6 +116,7 @@ impl Program {
             registry: self.registry,
             modules: self.modules,
             flags: self.flags,
+            foreground_only: self.foreground_only,
             arguments: std::marker::PhantomData,
         }
     }
@@ -191,6 +194,14 @@ impl<A: clap::Args> Program<A> {
     #[must_use]
     pub fn flag(mut self, flag: clap::Arg) -> Self {
         self.flags.push(flag);
+        self
+    }
+
+    /// It cannot be run again with its command line, as one that an interpreter reads from standard input: without `-f`
+    /// it is refused.
+    #[must_use]
+    pub fn foreground_only(mut self) -> Self {
+        self.foreground_only = true;
         self
     }
 

@@ -65,7 +65,8 @@ pub struct bickford_program {
     /// What has to stand before the mount point, as the help calls it, such as `FILE.tar`; NULL where nothing has to.
     pub source: *const c_char,
     /// Options as for `bickford_mount`, or over paths for `bickford_mount_paths`, that hold where the command line does not say
-    /// otherwise; or NULL.
+    /// otherwise; or NULL. With `foreground_only` the background is refused: the program cannot be run again with the command line
+    /// of its process.
     pub options: *const c_char,
     /// Flags of its own; NULL for none.
     pub flags: *const bickford_flag,

@@ -212,6 +212,10 @@ impl<A: clap::Args> Line<A> {
         self.options(program)?;
         match self.common.flags.in_foreground() {
             true => Ok(()),
+            false if program.foreground_only => Err(Failure::new(
+                "go into the background: this program cannot be run again, as where an interpreter reads it from \
+                 standard input; run it from a file, or use -f to stay in the foreground",
+            )),
             false => check_of_a_daemon(&self.common.layers, false),
         }
     }
@@ -407,6 +411,19 @@ mod tests {
         assert!(line.arguments.more.common.two_words, "'_' stands for '-'");
         let sloppy = parse(&program(), &["--sloppy", "-o", "dept=3", "/mnt"]).unwrap();
         sloppy.check(&program()).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_run_again_stays_in_the_foreground() {
+        let check = |words: &[&str]| {
+            let program = program().foreground_only();
+            parse(&program, words).unwrap().check(&program)
+        };
+        let told = check(&["/mnt"]).unwrap_err().to_string();
+        assert!(told.contains("use -f"), "{told}");
+        for words in [&["-sf", "/mnt"][..], &["-o", "debug", "/mnt"]] {
+            check(words).unwrap();
+        }
     }
 
     #[test]
