@@ -258,7 +258,9 @@ class Server:
 
     def _lseek(self, request, answer, _reply):
         handle = self._handle(request)
-        answer.count = self._fs.lseek(request.text("path"), handle, request.offset, request.flags)
+        # Of a negative one lseek(2) is to say what is wrong.
+        offset = ctypes.c_int64(request.offset).value
+        answer.count = self._fs.lseek(request.text("path"), handle, offset, request.flags)
 
     def _destroy(self, _request, _answer, _reply):
         self._fs.destroy()

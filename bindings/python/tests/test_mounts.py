@@ -161,6 +161,9 @@ class Mirrored(Mounted):
             file.flush()
             os.fsync(file.fileno())
             self.assertEqual(os.lseek(file.fileno(), 0, os.SEEK_DATA), 512 << 10)
+            with self.assertRaises(OSError) as raised:
+                os.lseek(file.fileno(), -5, os.SEEK_DATA)
+            self.assertEqual(raised.exception.errno, errno.ENXIO)
         large, below = self.both("large")
         data = os.urandom(3 << 20)
         large.write_bytes(data)
