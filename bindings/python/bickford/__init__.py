@@ -26,6 +26,7 @@ answer. Reading and writing such files from another thread is fine.
 
 import atexit
 import contextlib
+import logging
 import os
 import time
 from ctypes import byref, c_uint64
@@ -51,6 +52,10 @@ __all__ = [
 ]
 
 
+_LOG = logging.getLogger("bickford")
+# Seconds for methods to return, before it is said that they are waited for.
+_PATIENCE = 2.0
+
 # The library goes on calling these, whether the program keeps them or not.
 _open = {}
 
@@ -62,6 +67,9 @@ def _end():
         with contextlib.suppress(Error):
             session.unmount("force")
         with contextlib.suppress(Error):
+            # A method that is still running must not outlive the interpreter.
+            if not session.wait(_PATIENCE):
+                _LOG.warning("the program ends when a method of the mount at %s has returned", session._mountpoint)
             session.close()
 
 
@@ -79,9 +87,10 @@ class Session:
     """A mounted file system, until it is closed or the program ends. As a context manager it is closed at the end. In a child
     of fork(2) it is closed, and the mount goes on."""
 
-    def __init__(self, library, number, server):
+    def __init__(self, library, number, server, mountpoint):
         self._library = library
         self._number = number
+        self._mountpoint = mountpoint
         # The library calls it until the session has ended.
         self._server = server
         _open[number] = self
@@ -160,9 +169,9 @@ def mount(file_system, mountpoint, options="", *, workers=0, max_write=0, max_re
         raise ValueError("a NUL byte in the mountpoint or the options")
     try:
         check(library, library.bickford_mount_paths(mountpoint, options, byref(config), byref(callbacks), byref(number)))
-        return Session(library, number.value, server)
+        return Session(library, number.value, server, os.fsdecode(mountpoint))
     except BaseException:
         # Of a signal, which Python handles when the call is over.
         if number.value != 0:
-            Session(library, number.value, server).close()
+            Session(library, number.value, server, os.fsdecode(mountpoint)).close()
         raise

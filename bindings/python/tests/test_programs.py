@@ -229,6 +229,35 @@ os.chdir({str(self.mount)!r})
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(len((self.mount / "data").read_bytes()), SIZE)
 
+    def test_what_the_end_of_a_program_waits_for_is_said(self):
+        program = self.directory / "waits.py"
+        go = self.directory / "go"
+        os.mkfifo(go)
+        program.write_text(f"""
+import stat, sys, threading, bickford
+asked = threading.Event()
+class Root(bickford.FileSystem):
+    def getattr(self, path, handle):
+        return bickford.Attributes(stat.S_IFDIR | 0o755)
+    def readdir(self, path, handle):
+        asked.set()
+        return open({str(go)!r}).read().split()
+bickford.mount(Root(), {str(self.mount)!r})
+print(flush=True)
+asked.wait()
+sys.exit(3)
+""")
+        running = subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(running.kill)
+        running.stdout.readline()
+        asks = subprocess.Popen(["ls", self.mount], stderr=subprocess.DEVNULL)
+        said = running.stderr.readline()
+        go.write_text("")
+        _, rest = running.communicate()
+        self.assertEqual((running.returncode, rest), (3, ""))
+        self.assertIn(str(self.mount), said)
+        self.assertNotEqual(asks.wait(), 0)
+
     def test_what_fails_is_said(self):
         missing = self.directory / "missing"
         ended = subprocess.run([sys.executable, EXAMPLES / "hello.py", missing], capture_output=True, text=True, check=False)
