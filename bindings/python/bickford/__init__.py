@@ -159,7 +159,7 @@ def mount(file_system, mountpoint, options="", *, workers=0, max_write=0, max_re
     """
     library = load()
     server = Server(library, file_system)
-    config = Config(ABI_VERSION, workers, max_write, max_readahead)
+    config = Config(ABI_VERSION, workers, max_write, max_readahead, server.wanted())
     callbacks = Callbacks(None, server.operations(), server.callback)
     number = c_uint64()
     # Python's lock lets one call run at a time, so nothing is gained by making requests tasks.

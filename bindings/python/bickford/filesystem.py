@@ -70,6 +70,10 @@ class FileSystem:
     has no name any more.
     """
 
+    #: Whether `mknod`, `mkdir` and `create` themselves take the caller's umask (`caller().umask`) off the mode. Otherwise the kernel
+    #: has, also where a default ACL of the directory should take its place (acl(5)). Read of the class.
+    applies_umask = False
+
     def __init__(self, given=None):
         """`given` is what the command line asks for, where `run` makes it."""
 

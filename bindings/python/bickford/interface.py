@@ -66,6 +66,9 @@ HAS_ACCESSED_NOW = 1 << 6
 HAS_MODIFIED = 1 << 7
 HAS_MODIFIED_NOW = 1 << 8
 
+# Of FUSE_INIT.
+DONT_MASK = 1 << 6
+
 ERROR_TIMEOUT = -13
 UNMOUNT = {"normal": 0, "lazy": 1, "force": 2}
 SECOND = 1_000_000_000

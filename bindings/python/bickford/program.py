@@ -145,7 +145,7 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     )
     words = [_text(word) for word in (sys.argv if arguments is None else arguments)]
     line = (ctypes.c_char_p * len(words))(*words)
-    config = Config(ABI_VERSION, workers, max_write, max_readahead)
+    config = Config(ABI_VERSION, workers, max_write, max_readahead, running.server.wanted())
     callbacks = Callbacks(None, running.server.operations(), running.server.callback)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # The library has its own, and Python's would be told as well.

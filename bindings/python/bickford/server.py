@@ -11,6 +11,7 @@ from ctypes import byref
 from .filesystem import Caller, FileSystem, current
 from .interface import (
     BY_PATH,
+    DONT_MASK,
     HAS_ACCESSED,
     HAS_ACCESSED_NOW,
     HAS_GID,
@@ -101,6 +102,10 @@ class Server:
         if overridden("opendir"):
             wanted |= 1 << OPERATIONS["releasedir"]
         return wanted
+
+    def wanted(self):
+        """What the kernel is asked for."""
+        return DONT_MASK if getattr(self._class, "applies_umask", False) else 0
 
     def serve(self, file_system):
         self._fs = file_system

@@ -14,10 +14,12 @@ LEFT_OUT = os.O_APPEND | os.O_DIRECT
 
 
 class Mirror(bickford.FileSystem):
+    applies_umask = True
+
     def __init__(self, given):
         os.scandir(given.source).close()  # says what is wrong with it
         self.source = os.path.realpath(given.source)
-        # The caller's umask comes with each request, and is taken off already.
+        # The caller's umask comes with each request.
         os.umask(0)
 
     def below(self, path):
@@ -26,6 +28,14 @@ class Mirror(bickford.FileSystem):
     def at(self, path, handle):
         """What an open file is known by, whatever has become of its name."""
         return self.below(path) if handle is None else handle
+
+    def masked(self, path, mode):
+        """Without the caller's umask, unless the directory has a default ACL, which takes its place."""
+        try:
+            os.getxattr(os.path.dirname(self.below(path)), "system.posix_acl_default")
+            return mode
+        except OSError:
+            return mode & ~bickford.caller().umask
 
     def getattr(self, path, handle):
         return os.lstat(self.below(path)) if handle is None else os.fstat(handle)
@@ -38,11 +48,11 @@ class Mirror(bickford.FileSystem):
         self.give(path)
 
     def mknod(self, path, mode, device):
-        os.mknod(self.below(path), mode, device)
+        os.mknod(self.below(path), self.masked(path, mode), device)
         self.give(path)
 
     def mkdir(self, path, mode):
-        os.mkdir(self.below(path), mode)
+        os.mkdir(self.below(path), self.masked(path, mode))
         self.give(path)
 
     def give(self, path):
@@ -94,7 +104,7 @@ class Mirror(bickford.FileSystem):
         return os.open(self.below(path), flags & ~(LEFT_OUT | os.O_NOFOLLOW))
 
     def create(self, path, mode, flags):
-        handle = os.open(self.below(path), flags & ~LEFT_OUT | os.O_CREAT, mode)
+        handle = os.open(self.below(path), flags & ~LEFT_OUT | os.O_CREAT, self.masked(path, mode))
         caller = bickford.caller()
         os.fchown(handle, caller.uid, caller.gid)
         return handle

@@ -6,6 +6,7 @@ import mmap
 import os
 import signal
 import stat
+import struct
 import subprocess
 import threading
 import time
@@ -232,6 +233,16 @@ class Mirrored(Mounted):
         for name, mode in (("file", 0o640), ("dir", 0o750), ("link", 0o777)):
             found = os.lstat(self.below / name)
             self.assertEqual((found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)), (1234, 1235, mode), name)
+
+    def test_a_default_acl_takes_the_place_of_the_umask(self):
+        # user::rwx, user:1234:rwx, group::rwx, mask::rwx, other::---
+        entries = ((1, 7, -1), (2, 7, 1234), (4, 7, -1), (16, 7, -1), (32, 0, -1))
+        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+        os.setxattr(self.below, "system.posix_acl_default", acl)
+        make = "umask 027; echo x > file; mkdir dir; mkfifo fifo; ln -s file link"
+        subprocess.run(["sh", "-c", make], check=True, cwd=self.mount)
+        for name, mode in (("file", 0o660), ("dir", 0o770), ("fifo", 0o660)):
+            self.assertEqual(stat.S_IMODE(os.lstat(self.below / name).st_mode), mode, name)
 
     def test_removed_while_open(self):
         above, _ = self.both("file")
