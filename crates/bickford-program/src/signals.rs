@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once; SIGINT and SIGHUP stay
 //! ignored where they were, as nohup(1) and a shell's `&` ask. SIGUSR1 logs
-//! statistics. SIGPIPE leaves a write that nobody reads with its error, and so does SIGXFSZ, with which anybody's write beyond the limit of this process (`ulimit -f`) would end it, leaves
-//! that write with its error.
+//! statistics. SIGPIPE leaves a write that nobody reads with its error, as does SIGXFSZ one beyond the limit of this
+//! process (`ulimit -f`), which anybody can make.
 
 use std::fs;
 use std::io;
