@@ -1,7 +1,7 @@
 /* A file system over paths in C: one file. Build and use it (README.md, "In C"):
  *
  *     cc hello.c $(pkg-config --cflags --libs bickford) -o hello
- *     mkdir /tmp/hello && sudo ./hello /tmp/hello
+ *     mkdir /tmp/hello && sudo ./hello -o allow_other /tmp/hello
  *     cat /tmp/hello/hello
  *     sudo umount /tmp/hello
  */
