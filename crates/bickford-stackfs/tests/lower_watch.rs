@@ -16,78 +16,20 @@ use bickford::abi::Opcode;
 use bickford::layer::{Done, Interest, Layer, OperationKind, OperationSet, PostCalls, PreCalls};
 use bickford::ops::{Entry, Lookup};
 use bickford::{Errno, NodeId};
-use bickford_stackfs::{Builder, Lower, LowerWatch, Preset, StackFs};
+use bickford_stackfs::{Lower, Preset, StackFs};
 use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 
+use support::watched::{
+    Watched, below, hold_notifications, settings, watch, watched, watched_over,
+};
 use support::{Mount, Mounted, can_mount, permissions, until};
 
 /// Generous: what is never told fails, whatever the load.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The minor version of the interface that brought `FUSE_NOTIFY_INC_EPOCH`.
 const EPOCHS_SINCE: u32 = 44;
-
-/// The mount, and its watch, which ends first.
-struct Watched {
-    watch: Option<LowerWatch>,
-    mount: Mount,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        self.watch.take();
-    }
-}
-
-fn watched() -> Option<Watched> {
-    can_mount().then(|| watched_over(tempfile::tempdir().unwrap()))
-}
-
-fn settings(builder: Builder) -> Builder {
-    builder.settings(Preset::Fast.settings().lower(Lower::Watch))
-}
-
-fn watched_over(lower: tempfile::TempDir) -> Watched {
-    watch(Mount::over(lower, settings))
-}
-
-fn watch(mount: Mount) -> Watched {
-    assert!(
-        mount.stackfs.is_watched(),
-        "the temporary directory cannot be watched"
-    );
-    let watch = mount.stackfs.watch_lower(mount.session.server()).unwrap();
-    assert!(watch.is_some());
-    Watched { watch, mount }
-}
-
-/// Keeps notifications from being sent until what it gives is dropped.
-fn hold_notifications(mount: &Mount) -> Sender<()> {
-    let (sender, until) = channel::<()>();
-    let (begun, begins) = channel();
-    let hold = move |_| {
-        begun.send(()).unwrap();
-        let _ = until.recv();
-    };
-    let notifier = mount.session.notifier();
-    // Of no inode.
-    let node = NodeId(u64::MAX);
-    notifier.invalidate_inode_then(node, -1, 0, hold).unwrap();
-    begins.recv().unwrap();
-    sender
-}
-
-/// Changes are made by another process, since those of our own are not told.
-fn below(mount: &Mount, script: &str) {
-    let status = std::process::Command::new("sh")
-        .arg("-ec")
-        .arg(script)
-        .current_dir(mount.below(""))
-        .status()
-        .unwrap();
-    assert!(status.success(), "{script}");
-}
 
 fn lookups(mount: &Mount) -> u64 {
     let stats = mount.session.stats();

@@ -207,6 +207,11 @@ impl Watcher {
             return Ok(());
         };
         if let Some(name) = (self.shown)(&name) {
+            // A directory that has two names in the kernel's cache is ESTALE by the new one as long as somebody
+            // makes names where it was.
+            if change.mask & (fanotify::NAMES | fanotify::ONDIR) == fanotify::DIRECTORY_MOVED {
+                self.notifier.invalidate_entry(NodeId(parent), &name)?;
+            }
             let name = Told::Name(NodeId(parent), name);
             self.tell(&name)?;
             self.later(name)?;
@@ -224,7 +229,9 @@ impl Watcher {
 
     fn tell(&self, told: &Told) -> Result<(), NotifyError> {
         match told {
-            Told::Name(parent, name) => self.notifier.invalidate_entry(*parent, name),
+            // Not dropped: one that is right already would take with it what is mounted there, and be "(deleted)"
+            // for who is. Before Linux 6.2 it is dropped all the same.
+            Told::Name(parent, name) => self.notifier.expire_entry(*parent, name),
             Told::Inode(node, data) => {
                 let offset = if *data { 0 } else { -1 };
                 self.notifier.invalidate_inode(*node, offset, 0)

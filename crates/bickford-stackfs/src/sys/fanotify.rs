@@ -15,6 +15,10 @@ pub(crate) const MODIFY: u64 = libc::FAN_MODIFY;
 pub(crate) const ATTRIB: u64 = libc::FAN_ATTRIB;
 pub(crate) const NAMES: u64 =
     libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
+/// With names: the object is a directory.
+pub(crate) const ONDIR: u64 = libc::FAN_ONDIR;
+/// A directory has gone from a name, and nothing has come there.
+pub(crate) const DIRECTORY_MOVED: u64 = libc::FAN_MOVED_FROM | ONDIR;
 pub(crate) const OVERFLOW: u64 = libc::FAN_Q_OVERFLOW;
 
 /// A group that watches one file system.
@@ -36,7 +40,7 @@ impl Fanotify {
         }
         // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
         let group = Self(unsafe { OwnedFd::from_raw_fd(fd) });
-        let mask = MODIFY | ATTRIB | NAMES | libc::FAN_ONDIR;
+        let mask = MODIFY | ATTRIB | NAMES | ONDIR;
         let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
         // SAFETY: the path is a C string that lives as long as the program.
         let marked = unsafe { libc::fanotify_mark(fd, how, mask, root.as_raw_fd(), c".".as_ptr()) };

@@ -1,6 +1,8 @@
 //! A mounted StackFS that cannot hang the tests.
 #![allow(dead_code, reason = "shared by several test programs")]
 
+pub(crate) mod watched;
+
 use std::ffi::CStr;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
