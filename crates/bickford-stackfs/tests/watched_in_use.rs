@@ -1,9 +1,11 @@
-//! Names that others make below are used through the mount before they have been told.
+//! Names that others make below are used through the mount before they have been told, and what is written
+//! there without being told.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,4 +89,57 @@ fn a_directory_that_moves_is_found_while_names_are_made_where_it_was() {
         until("the name there", || mount.path("to/d/inner/f").exists());
         ended.store(true, Ordering::SeqCst);
     });
+}
+
+/// Writes that are not told as such: by io_submit(2), and through a mapping.
+const UNTOLD: [&str; 2] = [
+    r"
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+number = {'x86_64': (206, 209, 208), 'aarch64': (0, 2, 4)}[os.uname().machine]
+file = os.open('f', os.O_RDWR)
+context = ctypes.c_ulong(0)
+assert libc.syscall(number[0], 1, ctypes.byref(context)) == 0
+data = ctypes.create_string_buffer(b'two', 3)
+block = ctypes.create_string_buffer(struct.pack(
+    '<QIiHhIQQqQII', 0, 0, 0, 1, 0, file, ctypes.addressof(data), 3, 0, 0, 0, 0))
+blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+assert libc.syscall(number[1], context, 1, blocks) == 1
+events = ctypes.create_string_buffer(32)
+assert libc.syscall(number[2], context, 1, 1, events, None) == 1
+",
+    r"
+import mmap
+with open('f', 'r+b') as file, mmap.mmap(file.fileno(), 3) as memory:
+    memory[0:3] = b'two'
+",
+];
+
+#[test]
+fn what_is_written_without_a_word_is_seen_when_its_writer_has_closed_the_file() {
+    let Some(watched) = watched() else { return };
+    let mount = &watched.mount;
+    for script in UNTOLD {
+        below(mount, "printf one > f");
+        let open = fs::File::open(mount.path("f")).unwrap();
+        let reads = |data: &[u8; 3]| {
+            let mut seen = [0; 3];
+            open.read_exact_at(&mut seen, 0).is_ok() && &seen == data
+        };
+        until("what was written first", || reads(b"one"));
+        // What has changed is told twice.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(reads(b"one"));
+        let written = Command::new("python3")
+            .arg("-c")
+            .arg(script)
+            .current_dir(mount.below(""))
+            .status();
+        let Ok(status) = written else {
+            support::say(format_args!("left out: there is no python3"));
+            return;
+        };
+        assert!(status.success());
+        until("what was written then", || reads(b"two"));
+    }
 }

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use super::{LowerHandle, last_error};
 
 /// Names were made, removed or renamed; contents or attributes were changed.
-pub(crate) const MODIFY: u64 = libc::FAN_MODIFY;
+///
+/// What is written by io_submit(2) or through a mapping is told no sooner than whoever wrote has closed the file.
+pub(crate) const MODIFY: u64 = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE;
 pub(crate) const ATTRIB: u64 = libc::FAN_ATTRIB;
 pub(crate) const NAMES: u64 =
     libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
