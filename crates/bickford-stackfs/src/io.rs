@@ -401,10 +401,11 @@ impl Inner {
             return Ok(Arc::clone(fd));
         }
         let room = Permit::of(&self.flocks).map_err(|_| Errno::NOLCK)?;
-        // A lock on NFS asks for the access that the caller has.
-        let access = file.lower_flags & OFlags::RWMODE;
+        // A lock on NFS asks for the access that the caller has, others for any.
+        let access = file.lower_flags & (OFlags::RWMODE | OFlags::APPEND);
+        let ways = [access, OFlags::RDONLY, OFlags::WRONLY];
         let fd = self.descriptor(file)?;
-        let own = Arc::new(self.nodes.proc().reopen(fd.as_fd(), access)?);
+        let own = Arc::new(self.nodes.proc().reopen_to_lock(fd.as_fd(), ways)?);
         Ok(Arc::clone(&file.flock.get_or_init(|| (own, room)).0))
     }
 

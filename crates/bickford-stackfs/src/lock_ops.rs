@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::Inner;
 use crate::io::OpenFile;
 use crate::leaving::LEAVING;
-use crate::locks::{Holder, RecordLocks};
+use crate::locks::{Holder, RecordLocks, of_other_descriptor};
 use crate::retry::Retries;
 use crate::sharded::lock;
 use crate::sys::RecordLock;
@@ -138,7 +138,9 @@ impl Attempt {
                 fd,
                 file,
             } => locks.set(*holder, *pid, *lock, fd.as_fd(), &file.claims),
-            Self::Flock { fd, operation } => rustix::fs::flock(fd, *operation),
+            Self::Flock { fd, operation } => {
+                rustix::fs::flock(fd, *operation).map_err(of_other_descriptor)
+            }
         }
     }
 }

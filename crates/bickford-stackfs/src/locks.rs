@@ -13,7 +13,6 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::descriptors::Share;
-use crate::leases::AT_ONCE;
 use crate::node::ProcFd;
 use crate::sharded::{Sharded, lock};
 use crate::sys::{self, RecordLock};
@@ -85,6 +84,14 @@ pub(crate) struct Conflict {
     pub(crate) owner: Option<u64>,
 }
 
+/// The caller's own descriptor may be open for more: what this one is not open for must not be called the caller's error.
+pub(crate) fn of_other_descriptor(error: Errno) -> Errno {
+    match error {
+        Errno::BADF => Errno::NOLCK,
+        error => error,
+    }
+}
+
 /// See the module.
 pub(crate) struct RecordLocks {
     /// By the holder's inode: all holders of one are in one part.
@@ -103,8 +110,9 @@ impl RecordLocks {
         })
     }
 
-    /// Takes or gives up a lock without waiting; EAGAIN on a conflict, ENOLCK at the limit, or for writing
-    /// where the holder has others that were taken while the file could be opened for reading only.
+    /// Takes or gives up a lock without waiting; EAGAIN on a conflict, ENOLCK at the limit, where the file cannot be
+    /// opened again for such a lock, and where the holder has others that were taken while it could be opened for
+    /// the other kind only.
     /// `opened` is any descriptor of the inode, `claims` are those of the handle it is asked through.
     pub(crate) fn set(
         &self,
@@ -125,32 +133,31 @@ impl RecordLocks {
         let fd = match known {
             Some(fd) => fd,
             None if lock.kind == UNLOCK => return Ok(()),
-            None => self.carrier(holder, pid, opened, claims)?,
+            None => self.carrier(holder, pid, lock.kind, opened, claims)?,
         };
-        // The caller's own descriptor is one for writing: its errors must not be called the caller's.
-        sys::try_record_lock(fd.as_fd(), lock).map_err(|error| match error {
-            Errno::BADF => Errno::NOLCK,
-            error => error,
-        })
+        sys::try_record_lock(fd.as_fd(), lock).map_err(of_other_descriptor)
     }
 
     fn carrier(
         &self,
         holder: Holder,
         pid: u32,
+        kind: i16,
         opened: BorrowedFd<'_>,
         claims: &Claims,
     ) -> Result<Arc<OwnedFd>, Errno> {
         if !self.room.take() {
             return Err(Errno::NOLCK);
         }
-        // Opened for writing, it waits for leases for reading, which the caller's own open may have left alone.
-        let open = |access| self.proc.reopen(opened, access | AT_ONCE);
-        let opened = open(OFlags::RDWR)
-            .or_else(|_| open(OFlags::RDONLY))
-            .map(Arc::new);
-        let fd = match opened {
-            Ok(fd) => fd,
+        let last = match kind {
+            WRITE => [OFlags::WRONLY, OFlags::WRONLY | OFlags::APPEND],
+            // Opened for writing, it waits for leases for reading, which the caller's own open may have left alone.
+            _ => [OFlags::RDONLY; 2],
+        };
+        // A file that is append-only refuses to be opened for writing otherwise.
+        let ways = [OFlags::RDWR, OFlags::RDWR | OFlags::APPEND].into_iter();
+        let fd = match self.proc.reopen_to_lock(opened, ways.chain(last)) {
+            Ok(fd) => Arc::new(fd),
             Err(error) => {
                 self.room.give();
                 return Err(error);
@@ -355,6 +362,34 @@ mod tests {
         running.kill().unwrap();
         running.wait().unwrap();
         assert_eq!(set, [Ok(()), Err(Errno::NOLCK)]);
+    }
+
+    /// As the daemon of an ordinary user has them.
+    #[test]
+    fn files_that_cannot_be_opened_again_are_locked_as_far_as_they_can() {
+        let lock = |mode: u32, kinds: [i16; 2]| {
+            let file = tempfile::tempfile().unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            file.set_permissions(mode).unwrap();
+            let locks = RecordLocks::new(Share::alone(8)).unwrap();
+            let claims = Claims::default();
+            let set = |kind| locks.set(ONE, 1, range(kind, 0, 1), file.as_fd(), &claims);
+            kinds.map(set)
+        };
+        let unprivileged = || {
+            use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+            let mut fewer = capabilities(None).unwrap();
+            let overrides = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+            fewer.effective.remove(overrides);
+            set_capabilities(None, fewer).unwrap();
+            let refused = Err(Errno::NOLCK);
+            assert_eq!(lock(0o600, [READ, WRITE]), [Ok(()); 2]);
+            assert_eq!(lock(0o200, [READ, WRITE]), [refused, Ok(())]);
+            assert_eq!(lock(0o400, [READ, WRITE]), [Ok(()), refused]);
+            assert_eq!(lock(0o400, [WRITE, READ]), [refused, Ok(())]);
+            assert_eq!(lock(0, [READ, WRITE]), [refused; 2]);
+        };
+        std::thread::scope(|scope| scope.spawn(unprivileged).join().unwrap());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use bickford::layer::{
 };
 use bickford::ops::{Release, Setlk};
 use bickford_stackfs::Preset;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, IFlags};
 use rustix::io::Errno;
 use support::{Mount, can_mount};
 
@@ -164,4 +164,61 @@ fn a_lock_that_is_held_is_refused() {
     }
     drop(first);
     rustix::fs::flock(&second, LOCK).unwrap();
+}
+
+/// chattr(1), while it lives.
+struct Marked(File);
+
+impl Marked {
+    /// None where the file system has no such flags.
+    fn new(path: &Path, flags: IFlags) -> Option<Self> {
+        let file = File::open(path).unwrap();
+        match rustix::fs::ioctl_setflags(&file, flags) {
+            Ok(()) => Some(Self(file)),
+            Err(error) => {
+                support::say(format_args!("left out: no flags of chattr(1): {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        rustix::fs::ioctl_setflags(&self.0, IFlags::empty()).unwrap();
+    }
+}
+
+/// Linux lets nobody open them again as the caller has.
+#[test]
+fn files_that_are_append_only_or_immutable_are_locked() {
+    if !can_mount() {
+        return;
+    }
+    let shared = FlockOperation::NonBlockingLockShared;
+    for preset in [Preset::Base, Preset::Opt] {
+        let mount = Mount::new(preset);
+        let path = mount.path("f");
+        fs::write(mount.below("f"), "").unwrap();
+        let Some(append_only) = Marked::new(&mount.below("f"), IFlags::APPEND) else {
+            return;
+        };
+        let appending = File::options().append(true).read(true).open(&path).unwrap();
+        let below = File::options().append(true).open(mount.below("f")).unwrap();
+        assert_eq!(rustix::fs::flock(&appending, LOCK), Ok(()));
+        assert_eq!(rustix::fs::flock(&below, LOCK), Err(Errno::AGAIN));
+        assert_eq!(rustix::fs::fcntl_lock(&appending, LOCK), Ok(()));
+        assert_eq!(rustix::fs::fcntl_lock(&below, LOCK), Err(Errno::AGAIN));
+        drop((append_only, appending, below));
+
+        let writing = open(&path);
+        let Some(immutable) = Marked::new(&mount.below("f"), IFlags::IMMUTABLE) else {
+            return;
+        };
+        assert_eq!(rustix::fs::flock(&writing, LOCK), Ok(()));
+        assert_eq!(rustix::fs::fcntl_lock(&writing, shared), Ok(()));
+        let refused = rustix::fs::fcntl_lock(&writing, LOCK);
+        assert_eq!(refused, Err(Errno::NOLCK));
+        drop(immutable);
+    }
 }

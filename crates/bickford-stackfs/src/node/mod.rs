@@ -29,6 +29,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::descriptors::{Budget, as_seen_by_callers};
+use crate::leases::AT_ONCE;
 use crate::sys;
 
 pub(crate) use cache::DescriptorCache;
@@ -78,6 +79,26 @@ impl ProcFd {
         let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         rustix::fs::openat(&self.0, Self::name(fd), flags, Mode::empty())
             .map_err(as_seen_by_callers)
+    }
+
+    /// The same in the first of these ways that can be had, to lock it: ENOLCK where there is none. EACCES would say
+    /// that somebody else has the lock.
+    pub(crate) fn reopen_to_lock(
+        &self,
+        fd: BorrowedFd<'_>,
+        ways: impl IntoIterator<Item = OFlags>,
+    ) -> Result<OwnedFd, Errno> {
+        let mut refused = Errno::NOLCK;
+        for flags in ways {
+            match self.reopen(fd, flags | AT_ONCE) {
+                Err(error) => refused = error,
+                opened => return opened,
+            }
+        }
+        Err(match refused {
+            Errno::AGAIN | Errno::INTR | Errno::NFILE => refused,
+            _ => Errno::NOLCK,
+        })
     }
 }
 
