@@ -107,6 +107,11 @@ impl FileSystem for Mirror {
         Ok(Opened::new(self.open.insert(file)))
     }
 
+    fn create(&self, cx: &Context<'_>, path: &Path, new: New, open: Open) -> Result<Opened> {
+        let file = self.source.place(path)?.create(cx, new, open)?;
+        Ok(Opened::new(self.open.insert(file)))
+    }
+
     fn tmpfile(&self, cx: &Context<'_>, path: &Path, new: New, open: Open) -> Result<Opened> {
         let file = self.source.unnamed(cx, path, new, open)?;
         Ok(Opened::new(self.open.insert(file)))

@@ -1,10 +1,14 @@
 //! A directory over paths.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use crate::example::{Example, can_mount};
 
@@ -121,5 +125,31 @@ fn a_directory_is_synced() {
     let error = directory.sync_all().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     drop(directory);
+    example.finish();
+}
+
+/// As git(1) makes its objects, over a mirror that has no rights but those of the mode.
+#[test]
+fn files_that_nobody_may_write_are_made_and_written() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let start = || {
+        remove_capability_from_bounding_set(CapabilitySet::DAC_OVERRIDE).unwrap();
+        Example::start(env!("CARGO_BIN_EXE_mirror"), &[lower.path()])
+    };
+    let example = thread::scope(|scope| scope.spawn(start).join().unwrap());
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true).mode(0o444);
+    let mut file = options.open(example.path("file")).unwrap();
+    file.write_all(b"object").unwrap();
+    file.set_len(3).unwrap();
+    let made = lower.path().join("file");
+    assert_eq!(fs::read(&made).unwrap(), b"obj");
+    assert_eq!(fs::metadata(&made).unwrap().mode(), 0o100_444);
+    let again = options.open(example.path("file")).unwrap_err();
+    assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
+    drop(file);
     example.finish();
 }

@@ -191,6 +191,25 @@ impl Place<'_> {
         fs::mknodat(&self.parent, self.name, kind, mode, device)
     }
 
+    /// Makes a file of this name, the caller's as [`Place::give`] has it, and opens it, as CREATE asks for it: for
+    /// writing, too, where its permissions let nobody write it.
+    ///
+    /// # Errors
+    /// As open(2) with O_EXCL: EEXIST for a name that is taken, since the kernel asks nobody whether the caller may
+    /// open what CREATE opens.
+    pub fn create(&self, cx: &Context<'_>, new: New, open: Open) -> Result<File> {
+        let made = self.make_open(new, open)?;
+        give_to(&made, &self.parent, cx.uid(), cx.gid(), Some(new))?;
+        Ok(made)
+    }
+
+    fn make_open(&self, new: New, open: Open) -> Result<File> {
+        let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = masked(&self.parent, new);
+        fs::openat(&self.parent, self.name, flags, mode).map(File::from)
+    }
+
     /// Makes a directory of this name, as MKDIR asks for it.
     ///
     /// # Errors
@@ -373,6 +392,13 @@ mod tests {
         assert_eq!(place.mknod(New::of_mode(0o100_600)), Err(Errno::EXIST));
         let made = temporary.path().join("shown/dir/pipe").metadata().unwrap();
         assert_eq!(made.mode() & 0o170_000, 0o010_000);
+        let place = directory.place("/dir/open".as_ref()).unwrap();
+        let (new, writing) = (New::with_mode(0o100_444, 0, 0o004), open(OFlags::RDWR));
+        let file = place.make_open(new, writing).unwrap();
+        assert_eq!(file.write(0, Payload::from_bytes(b"text")), Ok(4));
+        assert_eq!(file.attr().unwrap().mode, 0o100_440);
+        let again = place.make_open(new, open(OFlags::RDONLY | OFlags::CREATE));
+        assert_eq!(again.err(), Some(Errno::EXIST));
         let root = directory.place("/".as_ref());
         assert_eq!(root.err(), Some(Errno::BUSY));
         let missing = directory.place("/none/new".as_ref());

@@ -87,8 +87,14 @@ impl File {
     /// # Errors
     /// As truncate(2).
     pub fn truncate(&self, size: u64) -> Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        fs::ftruncate(fs::open(self.path(), flags, Mode::empty())?, size)
+        match fs::ftruncate(&self.0, size) {
+            // Not open for writing, or not for its contents.
+            Err(Errno::INVAL | Errno::BADF) => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+                fs::ftruncate(fs::open(self.path(), flags, Mode::empty())?, size)
+            }
+            other => other,
+        }
     }
 
     /// Allocates, frees, zeroes or shifts a range.
@@ -212,6 +218,29 @@ mod tests {
         file.chown(owner.unwrap()).unwrap();
         let other = std::fs::read(temporary.path().join("file")).unwrap();
         assert_eq!(other, b"other");
+    }
+
+    #[test]
+    fn what_is_open_for_writing_is_truncated_whatever_its_mode() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let unprivileged = || {
+            let mut fewer = capabilities(None).unwrap();
+            fewer.effective.remove(CapabilitySet::DAC_OVERRIDE);
+            set_capabilities(None, fewer).unwrap();
+            let temporary = tempfile::tempdir().unwrap();
+            std::fs::write(temporary.path().join("file"), "contents").unwrap();
+            let directory = Directory::new(temporary.path()).unwrap();
+            let [reading, writing] = [OFlags::RDONLY, OFlags::RDWR].map(|flags| {
+                let open = Open::new(flags.bits(), OpenInFlags::empty());
+                directory.open("/file".as_ref(), open).unwrap()
+            });
+            reading.truncate(5).unwrap();
+            writing.chmod(0o444).unwrap();
+            writing.truncate(3).unwrap();
+            assert_eq!(reading.truncate(2), Err(Errno::ACCESS));
+            assert_eq!(reading.attr().unwrap().size, 3);
+        };
+        std::thread::scope(|scope| scope.spawn(unprivileged).join().unwrap());
     }
 
     #[test]
