@@ -63,6 +63,19 @@ fn acls_are_obeyed() {
         let mode = fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, if kept { 0o2775 } else { 0o775 });
     }
+    let ruled = example.path("ruled");
+    fs::create_dir(&ruled).unwrap();
+    chown(&ruled, Some(1), Some(9)).unwrap();
+    fs::set_permissions(&ruled, Permissions::from_mode(0o2775)).unwrap();
+    let mut command = Command::new("setfacl");
+    command
+        .args(["-d", "-m", "u:3:rwx"])
+        .arg(&ruled)
+        .uid(1)
+        .gid(1);
+    assert!(command.output().unwrap().status.success());
+    let mode = fs::metadata(&ruled).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o2775, "a default ACL changes no mode");
     example.finish();
 }
 

@@ -111,7 +111,8 @@ impl<F: FileSystem> Core<F> {
                 SetXattr::with_flags(op.name, op.value, op.flags),
             )
             .await?;
-        if op.kill_sgid {
+        // It comes with an ACL for what will be made in a directory, too, which changes no mode.
+        if op.kill_sgid && op.name == c"system.posix_acl_access" {
             self.clear_set_group_id(cx, held.subject()).await?;
         }
         Ok(())
