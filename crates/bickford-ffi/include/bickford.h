@@ -1014,7 +1014,8 @@ int32_t bickford_session_negotiated(uint64_t session, struct bickford_negotiated
 // alone may use the mount, `no_permission_checks`. A layer with calls for READ or WRITE turns
 // kernel pass-through off, one with calls for OPEN, OPENDIR or their ends the open without a
 // request, and one with calls for FLUSH the close without one. What the kernel does not ask, no call
-// sees; with preset=base it asks most.
+// sees; with preset=base it asks most. With `lower=watch` other processes may change the source beside the mount: what this
+// one changes there, otherwise or through another mount of its own, is not seen.
 //
 // # Safety
 // As for `bickford_mount`; `layer` points to a layer.

@@ -169,7 +169,7 @@ pub struct Settings {
 pub enum Lower {
     /// Nobody: everything is cached for good.
     Exclusive,
-    /// Others, and fanotify(7) tells of it: everything is cached for good, and dropped when it
+    /// Other processes, and fanotify(7) tells of it: everything is cached for good, and dropped when it
     /// changes.
     Watch,
 }

@@ -53,6 +53,9 @@ impl StackFs {
     ///
     /// The kernel is told names as they are below: see [`Self::watch_lower_shown`] for a layer that shows others.
     ///
+    /// What this process changes in the lower directory counts as changed through this file system, and is not told: a
+    /// program that changes it beside the mount, or serves another mount of it, is to do so in another process.
+    ///
     /// # Errors
     /// When the thread cannot be started.
     pub fn watch_lower(&self, server: &Arc<Server>) -> io::Result<Option<LowerWatch>> {
