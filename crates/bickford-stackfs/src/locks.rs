@@ -20,6 +20,12 @@ use crate::sys::{self, RecordLock};
 const WRITE: i16 = libc::F_WRLCK as i16;
 const UNLOCK: i16 = libc::F_UNLCK as i16;
 
+/// For reading and writing. A file that is append-only refuses to be opened otherwise.
+const BOTH: [OFlags; 2] = [OFlags::RDWR, OFlags::RDWR.union(OFlags::APPEND)];
+
+/// How often a lock is tried while other threads of its holder have the locks move.
+const TRIES: usize = 8;
+
 /// Whose locks, and on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holder {
@@ -122,20 +128,59 @@ impl RecordLocks {
         opened: BorrowedFd<'_>,
         claims: &Claims,
     ) -> Result<(), Errno> {
-        let known = self
-            .carriers
-            .of(holder.node)
-            .get_mut(&holder)
-            .map(|carrier| match lock.kind {
-                UNLOCK => Arc::clone(&carrier.fd),
-                _ => carrier.claim(holder.owner, claims),
-            });
-        let fd = match known {
-            Some(fd) => fd,
-            None if lock.kind == UNLOCK => return Ok(()),
-            None => self.carrier(holder, pid, lock.kind, opened, claims)?,
-        };
-        sys::try_record_lock(fd.as_fd(), lock).map_err(of_other_descriptor)
+        for _ in 0..TRIES {
+            let known = self
+                .carriers
+                .of(holder.node)
+                .get_mut(&holder)
+                .map(|carrier| match lock.kind {
+                    UNLOCK => Arc::clone(&carrier.fd),
+                    _ => carrier.claim(holder.owner, claims),
+                });
+            let fd = match known {
+                Some(fd) => fd,
+                None if lock.kind == UNLOCK => return Ok(()),
+                None => self.carrier(holder, pid, lock.kind, opened, claims)?,
+            };
+            match sys::try_record_lock(fd.as_fd(), lock) {
+                Err(Errno::BADF) if lock.kind == WRITE => self.widen(holder, &fd, opened)?,
+                result if self.carries(holder, &fd) => return result.map_err(of_other_descriptor),
+                // The other one has what this one had before.
+                _ => {}
+            }
+        }
+        Err(Errno::NOLCK)
+    }
+
+    /// Whether no other descriptor carries the locks of a holder by now.
+    fn carries(&self, holder: Holder, fd: &Arc<OwnedFd>) -> bool {
+        let carriers = self.carriers.of(holder.node);
+        let carrier = carriers.get(&holder);
+        carrier.is_none_or(|carrier| Arc::ptr_eq(&carrier.fd, fd))
+    }
+
+    /// Has a descriptor that is open for writing, too, carry the locks of a holder in place of `narrow`, unless there is
+    /// another meanwhile.
+    fn widen(
+        &self,
+        holder: Holder,
+        narrow: &Arc<OwnedFd>,
+        opened: BorrowedFd<'_>,
+    ) -> Result<(), Errno> {
+        let wide = Arc::new(self.proc.reopen_to_lock(opened, BOTH)?);
+        // All for reading: both can have them at a time, so that none is given up in between.
+        let mut held = sys::record_locks(narrow.as_fd()).into_iter();
+        let moved = held.try_for_each(|lock| sys::try_record_lock(wide.as_fd(), lock));
+        let mut carriers = self.carriers.of(holder.node);
+        if let Some(carrier) = carriers.get_mut(&holder)
+            && Arc::ptr_eq(&carrier.fd, narrow)
+            && moved.is_ok()
+        {
+            carrier.fd = wide;
+            // Handles that claimed the other one are closed with a FLUSH of this owner.
+            carrier.handles = 0;
+        }
+        Ok(())
     }
 
     fn carrier(
@@ -149,14 +194,19 @@ impl RecordLocks {
         if !self.room.take() {
             return Err(Errno::NOLCK);
         }
-        let last = match kind {
-            WRITE => [OFlags::WRONLY, OFlags::WRONLY | OFlags::APPEND],
-            // Opened for writing, it waits for leases for reading, which the caller's own open may have left alone.
-            _ => [OFlags::RDONLY; 2],
+        // Opened for writing it would keep the file from being executed, and break leases for reading, which the
+        // caller's own open has left alone.
+        let reads = || {
+            let flags = rustix::fs::fcntl_getfl(opened);
+            flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
         };
-        // A file that is append-only refuses to be opened for writing otherwise.
-        let ways = [OFlags::RDWR, OFlags::RDWR | OFlags::APPEND].into_iter();
-        let fd = match self.proc.reopen_to_lock(opened, ways.chain(last)) {
+        let (first, last): (&[_], &[_]) = match kind {
+            WRITE => (&BOTH, &[OFlags::WRONLY, OFlags::WRONLY | OFlags::APPEND]),
+            _ if reads() => (&[], &[OFlags::RDONLY]),
+            _ => (&BOTH, &[OFlags::RDONLY]),
+        };
+        let ways = first.iter().chain(last).copied();
+        let fd = match self.proc.reopen_to_lock(opened, ways) {
             Ok(fd) => Arc::new(fd),
             Err(error) => {
                 self.room.give();
@@ -231,7 +281,7 @@ impl RecordLocks {
         };
         // Nothing is in the way of whoever holds all of it, which is the quicker question.
         let alone = |fd: &OwnedFd| sys::get_record_lock(fd.as_fd(), all) == Ok(None);
-        let holds = |fd: &OwnedFd| sys::holds_record_lock(fd.as_fd(), lock);
+        let holds = |fd: &OwnedFd| sys::record_locks(fd.as_fd()).contains(&lock);
         let mut found = others.iter().find(|(_, _, fd)| alone(fd));
         if lock.kind != WRITE && found.is_none() {
             found = others.iter().find(|(_, _, fd)| holds(fd));
@@ -362,6 +412,35 @@ mod tests {
         running.kill().unwrap();
         running.wait().unwrap();
         assert_eq!(set, [Ok(()), Err(Errno::NOLCK)]);
+    }
+
+    #[test]
+    fn what_is_locked_for_reading_stays_so_when_its_holder_locks_for_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let writer = std::fs::File::create(&path).unwrap();
+        let reader = std::fs::File::open(&path).unwrap();
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
+        let [first, second, other] = [(); 3].map(|()| Claims::default());
+        let read = |lock| locks.set(ONE, 1, lock, reader.as_fd(), &first);
+        let write = |lock| locks.set(ONE, 1, lock, writer.as_fd(), &second);
+        let two = |lock| locks.set(TWO, 2, lock, writer.as_fd(), &other);
+        read(range(READ, 0, 10)).unwrap();
+        read(range(READ, 50, 0)).unwrap();
+        write(range(WRITE, 20, 10)).unwrap();
+        for (start, kind) in [(9, WRITE), (50, WRITE), (1 << 40, WRITE), (20, READ)] {
+            assert_eq!(two(range(kind, start, 1)), Err(Errno::AGAIN), "{start}");
+        }
+        two(range(READ, 9, 1)).unwrap();
+        assert_eq!(write(range(WRITE, 0, 10)), Err(Errno::AGAIN));
+        two(range(UNLOCK, 0, 0)).unwrap();
+        write(range(WRITE, 0, 10)).unwrap();
+        assert_eq!(two(range(READ, 9, 1)), Err(Errno::AGAIN));
+        read(range(UNLOCK, 0, 0)).unwrap();
+        two(range(WRITE, 0, 0)).unwrap();
+        locks.release_claims(7, &first);
+        assert!(locks.release(ONE) && locks.release(TWO));
+        assert_eq!(locks.room.taken(), 0);
     }
 
     /// As the daemon of an ordinary user has them.

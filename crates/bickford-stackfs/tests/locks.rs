@@ -222,3 +222,17 @@ fn files_that_are_append_only_or_immutable_are_locked() {
         drop(immutable);
     }
 }
+
+#[test]
+fn a_program_that_is_locked_for_reading_can_be_executed() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(Preset::Opt);
+    fs::copy("/bin/true", mount.below("f")).unwrap();
+    let reading = File::open(mount.path("f")).unwrap();
+    rustix::fs::fcntl_lock(&reading, FlockOperation::NonBlockingLockShared).unwrap();
+    assert!(is_locked(&mount));
+    let ran = Command::new(mount.below("f")).status().unwrap();
+    assert!(ran.success());
+}

@@ -61,24 +61,36 @@ pub(crate) fn get_record_lock(
     Ok(Some((found, flock.l_pid)))
 }
 
-/// Whether `lock` is one that this description holds, see `/proc/pid/fdinfo` in `proc(5)`.
-pub(crate) fn holds_record_lock(fd: BorrowedFd<'_>, lock: RecordLock) -> bool {
+/// The record locks that this description holds, see `/proc/pid/fdinfo` in `proc(5)`.
+pub(crate) fn record_locks(fd: BorrowedFd<'_>) -> Vec<RecordLock> {
     let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
-    std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| tells(line, lock)))
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(record_lock).collect()
 }
 
-/// Whether a line of fdinfo tells of `lock`: `lock:`, a number, `OFDLCK`, `ADVISORY`, the kind, a process,
-/// the inode, the first byte and the last.
-fn tells(line: &str, lock: RecordLock) -> bool {
-    let kind = match i32::from(lock.kind) {
-        libc::F_RDLCK => "READ",
-        _ => "WRITE",
-    };
-    let last = match lock.length {
-        0 => "EOF".to_owned(),
-        length => lock.start.saturating_add(length - 1).to_string(),
-    };
+/// The lock that a line of fdinfo tells of: `lock:`, a number, `OFDLCK`, `ADVISORY`, the kind, a process, the inode, the
+/// first byte and the last.
+fn record_lock(line: &str) -> Option<RecordLock> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    matches!(words.as_slice(), ["lock:", _, "OFDLCK", _, k, _, _, start, end]
-        if *k == kind && *start == lock.start.to_string() && *end == last)
+    let ["lock:", _, "OFDLCK", _, kind, _, _, start, end] = words.as_slice() else {
+        return None;
+    };
+    let kind = match *kind {
+        "READ" => libc::F_RDLCK,
+        _ => libc::F_WRLCK,
+    };
+    let start = start.parse().ok()?;
+    let length = match *end {
+        "EOF" => 0,
+        end => end
+            .parse::<i64>()
+            .ok()?
+            .checked_sub(start)?
+            .checked_add(1)?,
+    };
+    Some(RecordLock {
+        kind: kind as i16,
+        start,
+        length,
+    })
 }

@@ -15,7 +15,7 @@ pub(crate) use handle::{
 };
 pub(crate) use ioctl::{close_reporting, ioctl_buffer};
 pub(crate) use lease::is_open_for_writing;
-pub(crate) use lock::{RecordLock, get_record_lock, holds_record_lock, try_record_lock};
+pub(crate) use lock::{RecordLock, get_record_lock, record_locks, try_record_lock};
 pub(crate) use tree::{detach_tree, set_access_times};
 
 use rustix::io::Errno;
