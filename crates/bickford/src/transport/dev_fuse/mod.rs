@@ -2,6 +2,8 @@
 
 mod channel;
 mod splice;
+#[cfg(test)]
+mod tests;
 mod workers;
 
 use std::io;

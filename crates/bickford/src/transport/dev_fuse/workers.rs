@@ -77,7 +77,8 @@ pub(crate) struct Pool {
     buffer_size: usize,
     idle: AtomicUsize,
     running: Mutex<Running>,
-    ended: Condvar,
+    /// A worker has ended, or could not be started.
+    changed: Condvar,
     called: Condvar,
 }
 
@@ -85,12 +86,13 @@ pub(crate) struct Pool {
 struct Running {
     count: usize,
     next: usize,
+    /// When a worker could not be started, or failed.
     failed: Option<Instant>,
     /// Workers that wait to be called, and not for requests.
     resting: usize,
     /// How many of these have been called; never more than rest.
     called: usize,
-    /// The connection has ended.
+    /// The connection has ended, or nobody serves it any more: no worker is started.
     over: bool,
 }
 
@@ -101,6 +103,20 @@ impl Pool {
         channel: Channel,
         workers: Workers,
     ) -> io::Result<Arc<Self>> {
+        let pool = Self::of(server, channel, workers);
+        pool.spawn()?;
+        if pool.workers.max > 1 {
+            let keeper = Arc::clone(&pool);
+            let builder = thread::Builder::new().name("bickford-keeper".into());
+            if let Err(error) = builder.spawn(move || keeper.keep()) {
+                tracing::warn!("workers that cannot be started are not tried again: {error}");
+            }
+        }
+        Ok(pool)
+    }
+
+    /// A pool without a worker.
+    pub(super) fn of(server: Arc<Server>, channel: Channel, workers: Workers) -> Arc<Self> {
         let max_write = server
             .negotiated()
             .map_or(0, |settled| settled.negotiation.max_write());
@@ -108,18 +124,29 @@ impl Pool {
             max: workers.max.clamp(1, THREADS_MAX),
             max_idle: workers.max_idle.max(1),
         };
-        let pool = Arc::new(Self {
+        Arc::new(Self {
             server,
             channel,
             workers,
             buffer_size: super::room(max_write),
             idle: AtomicUsize::new(0),
             running: Mutex::default(),
-            ended: Condvar::new(),
+            changed: Condvar::new(),
             called: Condvar::new(),
-        });
-        pool.spawn()?;
-        Ok(pool)
+        })
+    }
+
+    /// As if there were `count` workers, of which `idle` wait for requests.
+    #[cfg(test)]
+    pub(super) fn pretend(&self, count: usize, idle: usize) {
+        self.running().count = count;
+        self.idle.store(idle, Ordering::SeqCst);
+    }
+
+    /// How many workers were started.
+    #[cfg(test)]
+    pub(super) fn started(&self) -> usize {
+        self.running().next
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -130,7 +157,10 @@ impl Pool {
     /// been told.
     pub(crate) fn join(&self) {
         let running = self.running();
-        drop(self.ended.wait_while(running, |running| running.count > 0));
+        drop(
+            self.changed
+                .wait_while(running, |running| running.count > 0),
+        );
     }
 
     /// How many workers there may be.
@@ -144,7 +174,7 @@ impl Pool {
     }
 
     /// One more worker is to wait for requests: one that rests, or a new one.
-    fn call(self: &Arc<Self>) -> io::Result<()> {
+    pub(super) fn call(self: &Arc<Self>) -> io::Result<()> {
         let mut running = self.running();
         if running.called < running.resting {
             running.called += 1;
@@ -157,7 +187,7 @@ impl Pool {
     }
 
     /// Waits to be called. Answers whether it was; else this worker is to end.
-    fn rest(&self) -> bool {
+    pub(super) fn rest(&self) -> bool {
         let mut running = self.running();
         // Whoever took the last request may have found nobody at rest.
         if self.idle.load(Ordering::SeqCst) == 0 {
@@ -177,7 +207,7 @@ impl Pool {
         let number = {
             let mut running = self.running();
             let rests = running.failed.is_some_and(|at| at.elapsed() < RETRY);
-            if running.count >= self.workers.max || rests {
+            if running.count >= self.workers.max || rests || running.over {
                 return Ok(());
             }
             running.count += 1;
@@ -188,18 +218,48 @@ impl Pool {
         let builder = thread::Builder::new().name(format!("bickford-{number}"));
         let spawned = builder.spawn(move || {
             let _guard = Leave(&pool);
-            pool.work(number);
+            if let Err(error) = pool.work(number) {
+                tracing::error!("{error}; this worker ends");
+                pool.running().failed = Some(Instant::now());
+            }
         });
         if let Err(error) = spawned {
             let mut running = self.running();
             running.count -= 1;
             running.failed = Some(Instant::now());
+            drop(running);
+            self.changed.notify_all();
             return Err(error);
         }
         Ok(())
     }
 
-    fn work(self: &Arc<Self>, number: usize) {
+    /// Starts a worker later where none could be started and nobody waits for requests. All others may be in
+    /// methods that wait for a further request.
+    fn keep(self: &Arc<Self>) {
+        let mut running = self.running();
+        loop {
+            let fine = |running: &mut Running| running.failed.is_none() && !running.over;
+            let failed = self.changed.wait_while(running, fine);
+            running = failed.unwrap_or_else(PoisonError::into_inner);
+            let rests = |running: &mut Running| !running.over;
+            let rested = self.changed.wait_timeout_while(running, RETRY, rests);
+            running = rested.unwrap_or_else(PoisonError::into_inner).0;
+            if running.over {
+                return;
+            }
+            running.failed = None;
+            drop(running);
+            if self.idle.load(Ordering::SeqCst) == 0
+                && let Err(error) = self.spawn()
+            {
+                tracing::debug!("no further worker: {error}");
+            }
+            running = self.running();
+        }
+    }
+
+    fn work(self: &Arc<Self>, number: usize) -> io::Result<()> {
         let channel = if self.workers.max == 1 {
             Arc::new(Channel::new(self.channel.shared()))
         } else {
@@ -207,13 +267,10 @@ impl Pool {
         };
         let responder: Arc<dyn Responder> = channel.clone();
         let worker = self.server.worker(number);
-        let mut buffer = match Buffer::new(self.buffer_size) {
-            Ok(buffer) => buffer,
-            Err(error) => {
-                tracing::error!(bytes = self.buffer_size, "no memory for a worker: {error}");
-                return;
-            }
-        };
+        let mut buffer = Buffer::new(self.buffer_size).map_err(|error| {
+            let text = format!("{} bytes for a worker: {error}", self.buffer_size);
+            io::Error::new(error.kind(), text)
+        })?;
         let mut splicing = Splicing::new(&self.server);
         let mut surplus = None;
         loop {
@@ -231,11 +288,11 @@ impl Pool {
                     self.running().over = true;
                     self.called.notify_all();
                     self.server.in_flight().end();
-                    return;
+                    return Ok(());
                 }
                 Err(error) => {
-                    tracing::error!("receiving a request: {error}; this worker ends");
-                    return;
+                    let text = format!("receiving a request: {error}");
+                    return Err(io::Error::other(text));
                 }
             };
             if last_idle && let Err(error) = self.call() {
@@ -258,7 +315,7 @@ impl Pool {
                     buffer.shrink();
                 }
                 if !self.rest() {
-                    return;
+                    return Ok(());
                 }
                 surplus = None;
             }
@@ -275,13 +332,14 @@ fn rested(channel: &Channel) -> bool {
 
 /// Leaves the pool however the thread ends. The last one tells the file system: nobody else need be
 /// there, and whoever waits for the pool waits for that, too.
-struct Leave<'a>(&'a Pool);
+pub(super) struct Leave<'a>(pub(super) &'a Arc<Pool>);
 
 impl Leave<'_> {
-    /// Leaves unless this is the last one. Only workers start workers, so that one stays the last.
+    /// Leaves unless this is the last one, which stays that: none is started any more.
     fn is_last(&self) -> bool {
         let mut running = self.0.running();
         let last = running.count <= 1;
+        running.over |= last;
         running.count -= usize::from(!last);
         last
     }
@@ -292,7 +350,12 @@ impl Drop for Leave<'_> {
         if self.is_last() {
             self.0.server.destroy();
             self.0.running().count = 0;
+        } else if self.0.idle.load(Ordering::SeqCst) == 0
+            && let Err(error) = self.0.spawn()
+        {
+            // Until it left it counted, and whoever took the last request may have started nobody.
+            tracing::warn!("no further worker: {error}");
         }
-        self.0.ended.notify_all();
+        self.0.changed.notify_all();
     }
 }
