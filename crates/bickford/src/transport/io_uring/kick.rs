@@ -14,13 +14,13 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::sched_setaffinity;
 
@@ -35,6 +35,8 @@ const PROCESSES_MAX: usize = 4;
 const DYING_MAX: usize = 64;
 /// How often processes that ended are collected.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long to wait after one could not be started.
+const RETRY: Duration = Duration::from_secs(1);
 /// Waits for the word, so that its number is known before its request comes.
 const SCRIPT: &str = "read -r go && exec stat -f -- \"$0\"";
 
@@ -45,10 +47,38 @@ pub(super) struct Kicker {
     running: AtomicBool,
     /// That the CPU is out of reach has been told.
     told: AtomicBool,
+    /// The last start of a thread or process failed.
+    failed: AtomicBool,
     processes: Mutex<HashSet<u32>>,
+    /// How many processes cannot be started.
+    #[cfg(test)]
+    fail: Option<&'static AtomicUsize>,
 }
 
 impl Kicker {
+    pub(super) fn new() -> Self {
+        Self {
+            #[cfg(test)]
+            fail: super::tests::KICKS_FAIL.get(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether kicks are wanted that nobody sees to, since a thread or process could not be started.
+    pub(super) fn is_owed(&self) -> bool {
+        !self.running.load(Ordering::SeqCst) && self.wanted.load(Ordering::SeqCst) > 0
+    }
+
+    /// Tells of the first failure; it is tried again each second.
+    fn has_failed(&self, queue: u16, error: &io::Error) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                queue,
+                "requests may wait until another is answered: looking for those that wait: {error}; it is tried again"
+            );
+        }
+    }
+
     fn processes(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.processes
             .lock()
@@ -67,16 +97,29 @@ pub(super) fn kick(shared: &Arc<Shared>, queue: u16) {
         return;
     };
     kicker.wanted.fetch_add(1, Ordering::SeqCst);
+    begin(shared, kicker, queue);
+}
+
+/// Kicks the queues that are owed one.
+pub(super) fn kick_owed(shared: &Arc<Shared>) {
+    for (kicker, queue) in shared.kickers.iter().zip(0..) {
+        if kicker.is_owed() {
+            begin(shared, kicker, queue);
+        }
+    }
+}
+
+fn begin(shared: &Arc<Shared>, kicker: &Kicker, queue: u16) {
     if kicker.running.swap(true, Ordering::SeqCst) {
         return;
     }
     let of = Arc::clone(shared);
-    let spawned = thread::Builder::new()
-        .name("bickford-kick".into())
-        .spawn(move || run(&of, queue));
-    if let Err(error) = spawned {
+    let builder = thread::Builder::new().name("bickford-kick".into());
+    if let Err(error) = builder.spawn(move || run(&of, queue)) {
         kicker.running.store(false, Ordering::SeqCst);
-        tracing::warn!(queue, "no thread to look for requests that wait: {error}");
+        kicker.has_failed(queue, &error);
+        // The watcher tries again.
+        shared.ring_bell();
     }
 }
 
@@ -89,23 +132,15 @@ fn run(shared: &Shared, queue: u16) {
     }
     let mut waiting: VecDeque<Child> = VecDeque::new();
     let mut dying: Vec<Child> = Vec::new();
+    let mut failed: Option<Instant> = None;
     loop {
-        let wanted = kicker.wanted.swap(0, Ordering::SeqCst).min(PROCESSES_MAX);
-        for _ in 0..wanted {
-            if dying.len() >= DYING_MAX {
-                // Asked for again by the next look.
-                kicker.wanted.fetch_add(1, Ordering::SeqCst);
-                break;
+        if failed.is_none_or(|at| at.elapsed() >= RETRY) {
+            let started = start_wanted(shared, kicker, &mut waiting, &mut dying);
+            failed = started.is_err().then(Instant::now);
+            match started {
+                Ok(()) => kicker.failed.store(false, Ordering::Relaxed),
+                Err(error) => kicker.has_failed(queue, &error),
             }
-            if waiting.len() >= PROCESSES_MAX
-                && let Some(mut oldest) = waiting.pop_front()
-            {
-                if let Err(error) = oldest.kill() {
-                    tracing::debug!("ending a kick: {error}");
-                }
-                dying.push(oldest);
-            }
-            waiting.extend(mountpoint(shared).and_then(|mount| start(kicker, &mount)));
         }
         waiting.retain_mut(|child| lives(kicker, child));
         dying.retain_mut(|child| lives(kicker, child));
@@ -113,6 +148,10 @@ fn run(shared: &Shared, queue: u16) {
             let left = waiting.drain(..).chain(dying.drain(..));
             left.for_each(|child| end(kicker, child));
             kicker.running.store(false, Ordering::SeqCst);
+            if failed.is_some() {
+                // The watcher tries again.
+                return shared.ring_bell();
+            }
             // Whoever wanted a kick in between found this thread still running.
             if kicker.wanted.load(Ordering::SeqCst) == 0
                 || shared.is_stopping()
@@ -124,6 +163,43 @@ fn run(shared: &Shared, queue: u16) {
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// Starts the processes that are wanted. What could not be started is wanted still.
+fn start_wanted(
+    shared: &Shared,
+    kicker: &Kicker,
+    waiting: &mut VecDeque<Child>,
+    dying: &mut Vec<Child>,
+) -> io::Result<()> {
+    let wanted = kicker.wanted.swap(0, Ordering::SeqCst).min(PROCESSES_MAX);
+    for started in 0..wanted {
+        if dying.len() >= DYING_MAX {
+            // Asked for again by the next look.
+            kicker.wanted.fetch_add(1, Ordering::SeqCst);
+            break;
+        }
+        if waiting.len() >= PROCESSES_MAX
+            && let Some(mut oldest) = waiting.pop_front()
+        {
+            if let Err(error) = oldest.kill() {
+                tracing::debug!("ending a kick: {error}");
+            }
+            dying.push(oldest);
+        }
+        let child = mountpoint(shared).and_then(|mount| {
+            let start = |mount: PathBuf| start(kicker, &mount);
+            mount.map(start).transpose()
+        });
+        match child {
+            Ok(child) => waiting.extend(child),
+            Err(error) => {
+                kicker.wanted.fetch_add(wanted - started, Ordering::SeqCst);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Goes to the queue's CPU, as the processes then do: from another one they would kick another queue. Where that
@@ -144,33 +220,37 @@ fn reach(kicker: &Kicker, queue: u16) -> bool {
     false
 }
 
-fn mountpoint(shared: &Shared) -> Option<PathBuf> {
-    let mount = MountEntry::of_connection(shared.connection?).ok()??;
-    Some(mount.mountpoint)
+fn mountpoint(shared: &Shared) -> io::Result<Option<PathBuf>> {
+    let mount = shared.connection.map(MountEntry::of_connection);
+    Ok(mount.transpose()?.flatten().map(|mount| mount.mountpoint))
 }
 
-fn start(kicker: &Kicker, mountpoint: &Path) -> Option<Child> {
-    let spawned = Command::new("sh")
+fn start(kicker: &Kicker, mountpoint: &Path) -> io::Result<Child> {
+    #[cfg(test)]
+    if let Some(fail) = kicker.fail
+        && fail
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok()
+    {
+        return Err(rustix::io::Errno::AGAIN.into());
+    }
+    let mut child = Command::new("sh")
         .args([OsStr::new("-c"), OsStr::new(SCRIPT), mountpoint.as_os_str()])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .current_dir("/")
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::warn!("requests may wait until another is answered: run sh: {error}");
-            return None;
-        }
-    };
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("run sh: {error}")))?;
     kicker.processes().insert(child.id());
     if let Some(mut word) = child.stdin.take()
         && let Err(error) = word.write_all(b"go\n")
     {
         tracing::debug!("a kick ended before it began: {error}");
     }
-    Some(child)
+    Ok(child)
 }
 
 fn lives(kicker: &Kicker, child: &mut Child) -> bool {

@@ -206,7 +206,7 @@ impl Prepared {
             threads_max,
             threads_begin,
             workers: AtomicUsize::new(1),
-            kickers: (0..cpus).map(|_| kick::Kicker::default()).collect(),
+            kickers: (0..cpus).map(|_| kick::Kicker::new()).collect(),
             pace: pace::Pace::default(),
             pages: pages::Pages::default(),
             yielding: yielding::Common::new(yielding),

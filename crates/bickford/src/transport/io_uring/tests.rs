@@ -4,7 +4,8 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,15 @@ use crate::mount::{MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use crate::sys::thread::{Policy, policy};
 use crate::transport::{Transport, TransportChoice};
-use crate::{Blocking, Context, MountedSession, NodeId, Session, SessionConfig};
+use crate::{Blocking, Context, FileSystem, MountedSession, NodeId, Reply, Session, SessionConfig};
 
 thread_local! {
     /// Bytes of payload that the next session on this thread offers.
     pub(super) static PAYLOAD: Cell<Option<usize>> = const { Cell::new(None) };
     /// The next session on this thread finds no memory for the commands that register its queues.
     pub(super) static NO_MEMORY: Cell<bool> = const { Cell::new(false) };
+    /// How many processes that kick a queue cannot be started in the next session on this thread.
+    pub(super) static KICKS_FAIL: Cell<Option<&'static AtomicUsize>> = const { Cell::new(None) };
 }
 
 /// How long anything may take before it counts as hung.
@@ -51,6 +54,15 @@ impl crate::filesystem::blocking::FileSystem for Names {
 /// Mounts and calls `body`, aborting the connection when it takes too long. `None` where nothing
 /// can be mounted over io_uring.
 fn mounted(choice: TransportChoice, body: impl FnOnce(&Path, &MountedSession)) -> Option<()> {
+    serving(Blocking(Names), choice, body)
+}
+
+/// The same with another file system.
+fn serving(
+    filesystem: impl FileSystem,
+    choice: TransportChoice,
+    body: impl FnOnce(&Path, &MountedSession),
+) -> Option<()> {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: mounting needs root; run the tests as root");
         return None;
@@ -62,7 +74,7 @@ fn mounted(choice: TransportChoice, body: impl FnOnce(&Path, &MountedSession)) -
     let dir = tempfile::tempdir().unwrap();
     let config = SessionConfig::default().transport(choice);
     let options = MountOptions::new().fsname("bickford-test");
-    let session = Session::mount(Blocking(Names), dir.path(), &options, config).unwrap();
+    let session = Session::mount(filesystem, dir.path(), &options, config).unwrap();
     let done = abort_after_deadline(session.connection().unwrap());
     body(dir.path(), &session);
     drop(session);
@@ -180,6 +192,71 @@ fn a_thread_that_dies_aborts_the_connection() {
         assert!(aborted.contains(&error.raw_os_error().unwrap()), "{error}");
         session.wait();
     });
+}
+
+/// More requests than a queue has entries at the beginning.
+const GATHERED: usize = 64;
+
+/// Keeps its replies until so many are there.
+#[derive(Default)]
+struct Gathers(Mutex<Vec<Reply<Entry>>>);
+
+impl FileSystem for Gathers {
+    fn lookup(&self, _: &Context<'_>, _: Lookup<'_>, reply: Reply<Entry>) {
+        let mut gathered = self.0.lock().unwrap();
+        gathered.push(reply);
+        if gathered.len() < GATHERED {
+            return;
+        }
+        let all = std::mem::take(&mut *gathered);
+        drop(gathered);
+        for reply in all {
+            reply.ok(Entry::new(NodeId(2), Attr::file(2, 0o644, 7), DEADLINE));
+        }
+    }
+
+    fn getattr(&self, _: &Context<'_>, _: Getattr, reply: Reply<Attributes>) {
+        reply.ok(Attributes {
+            attr: Attr::directory(1, 0o755),
+            valid: DEADLINE,
+        });
+    }
+}
+
+#[test]
+fn a_kick_that_cannot_be_started_is_started_later() {
+    static FAIL: AtomicUsize = AtomicUsize::new(usize::MAX);
+    KICKS_FAIL.set(Some(&FAIL));
+    serving(
+        Gathers::default(),
+        TransportChoice::IoUring,
+        |dir, session| {
+            let ours = sched_getaffinity(None).unwrap();
+            let cpu = (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).unwrap();
+            let cpu = super::spawn::only(u16::try_from(cpu).unwrap());
+            let number = session.connection().unwrap();
+            let waiting = format!("/sys/fs/fuse/connections/{number}/waiting");
+            std::thread::scope(|scope| {
+                let ask = |number| {
+                    sched_setaffinity(None, &cpu).unwrap();
+                    fs::metadata(dir.join(format!("{number}"))).unwrap().len()
+                };
+                let asked: Vec<_> = (0..GATHERED)
+                    .map(|number| scope.spawn(move || ask(number)))
+                    .collect();
+                wait_until("a kick fails, and all have asked", || {
+                    let waiting = fs::read_to_string(&waiting).unwrap_or_default();
+                    let all = waiting.trim().parse() == Ok(GATHERED);
+                    let answered = asked.iter().any(std::thread::ScopedJoinHandle::is_finished);
+                    answered || all && FAIL.load(Ordering::SeqCst) < usize::MAX
+                });
+                FAIL.store(0, Ordering::SeqCst);
+                for size in asked {
+                    assert_eq!(size.join().unwrap(), 7);
+                }
+            });
+        },
+    );
 }
 
 /// Whether some thread that serves a queue yields to callers.

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use super::kick::{self, Kicker};
 use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
 use super::signals;
@@ -45,6 +46,12 @@ const SIGNALS_AGE: Duration = Duration::from_millis(10);
 /// How long to wait after a thread could not be started.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The same, where nothing else is to be looked at.
+const RETRY_TICK: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
 struct Watcher {
     shared: Arc<Shared>,
     dispatcher: Arc<dispatch::Server>,
@@ -58,6 +65,8 @@ struct Watcher {
     full: bool,
     /// When a thread could not be started.
     failed: Option<Instant>,
+    /// Since when a kick is owed.
+    owed: Option<Instant>,
 }
 
 /// What was seen of a thread.
@@ -79,6 +88,7 @@ pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) ->
         gave_up: false,
         full: false,
         failed: None,
+        owed: None,
     };
     watcher.follow()?;
     let bell = Arc::downgrade(shared);
@@ -107,6 +117,7 @@ impl Watcher {
                 if self.shared.watching.load(Ordering::SeqCst) {
                     self.look_for_stuck();
                 }
+                self.look_for_kicks();
                 if self.shared.pages.is_asked() {
                     pages::start(&self.shared, &self.dispatcher);
                 }
@@ -141,6 +152,7 @@ impl Watcher {
         let tick = tick.or(yielding.then_some(&YIELDING_TICK));
         let signals = self.dispatcher.in_flight().seeks_signals();
         let tick = tick.or(signals.then_some(&SIGNALS_TICK));
+        let tick = tick.or(self.owed.map(|_| &RETRY_TICK));
         let mut fds = [
             PollFd::new(&self.shared.bell, PollFlags::IN),
             PollFd::new(&self.ends, PollFlags::IN),
@@ -259,6 +271,16 @@ impl Watcher {
             let ended = has_ended(&member);
             let starved = !ended && schedule::of(member.thread).is_some_and(|of| of.runnable);
             self.shared.yielding.quiet(&member, ended, starved);
+        }
+    }
+
+    /// Has queues kicked that could not be.
+    fn look_for_kicks(&mut self) {
+        if !self.shared.kickers.iter().any(Kicker::is_owed) {
+            self.owed = None;
+        } else if self.owed.get_or_insert_with(Instant::now).elapsed() >= RETRY {
+            self.owed = None;
+            kick::kick_owed(&self.shared);
         }
     }
 
