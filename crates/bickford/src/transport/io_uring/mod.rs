@@ -50,7 +50,7 @@ use crate::filesystem::MAX_WRITE;
 use crate::sys::payloads::Areas;
 use crate::sys::uring::{Event, Ring};
 use queue::Queue;
-use spawn::{Role, Starting};
+use spawn::{Parked, Role, Starting};
 
 /// Threads of one queue, at most.
 const THREADS_MAX: usize = 16;
@@ -141,6 +141,7 @@ impl Shared {
 
 /// A part of the session, which ends when this is dropped. The last one tells the file system: nobody
 /// else need be there, and whoever waits for the parts waits for that, too.
+#[derive(Debug)]
 struct Part {
     shared: Arc<Shared>,
     dispatcher: Arc<dispatch::Server>,
@@ -180,10 +181,12 @@ impl Drop for Part {
 pub(crate) struct Prepared {
     shared: Arc<Shared>,
     starting: Vec<Starting>,
+    watcher: Parked<Part>,
+    reader: Parked<Part>,
 }
 
 impl Prepared {
-    /// Sets up the first thread of every queue.
+    /// Sets up the first thread of every queue, and what a session cannot do without.
     ///
     /// # Errors
     /// What the system refuses: threads, descriptors, memory, rings.
@@ -217,12 +220,17 @@ impl Prepared {
             parts: Mutex::default(),
             changed: Condvar::new(),
         });
-        let starting = shared
+        let starting: Vec<_> = shared
             .queues
             .iter()
             .map(|queue| spawn::spawn(&shared, queue))
             .collect::<io::Result<_>>()?;
-        Ok(Self { shared, starting })
+        Ok(Self {
+            watcher: watch::prepare(&starting)?,
+            reader: reader::prepare(&shared)?,
+            shared,
+            starting,
+        })
     }
 
     /// Registers the rings and begins to serve, after INIT was answered.
@@ -248,12 +256,11 @@ impl Prepared {
                 }
             }
         }
-        let started = watch::start(&rings.shared, dispatcher)
-            .and_then(|()| reader::start(&rings.shared, dispatcher));
-        if let Err(error) = started {
-            rings.shared.give_up();
-            rings.shared.stop();
-            return Err(StartError::Broken(error));
+        watch::seek_signals(&rings.shared, dispatcher);
+        // Both before either begins: one that ended at once would be the last.
+        let parts = [(); 2].map(|()| Part::new(&rings.shared, dispatcher));
+        for (thread, part) in [self.watcher, self.reader].into_iter().zip(parts) {
+            thread.go(part);
         }
         Ok(rings)
     }

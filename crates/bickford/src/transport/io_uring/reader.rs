@@ -3,29 +3,32 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
 use bickford_abi::Opcode;
 use rustix::io::Errno;
 
+use super::spawn::Parked;
 use super::{Part, Shared};
+use crate::decode;
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
 use crate::transport::dev_fuse::{Channel, HEADER_ROOM};
-use crate::{decode, dispatch};
 
 /// After a FORGET the reader waits a little, so that those that follow are read together. Nobody
 /// waits for a FORGET; an INTERRUPT comes this much later at worst.
 const PAUSE: Duration = Duration::from_millis(2);
 
-pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
-    let part = Part::new(shared, dispatcher);
+/// Starts a reader, which begins once it is given its part of the session.
+pub(super) fn prepare(shared: &Shared) -> io::Result<Parked<Part>> {
     let buffer = Buffer::new(HEADER_ROOM + shared.payload)?;
-    thread::Builder::new()
-        .name("bickford-forget".into())
-        .spawn(move || run(&part, buffer))?;
-    Ok(())
+    Parked::new("bickford-forget".into(), move |word: &Receiver<Part>| {
+        if let Ok(part) = word.recv() {
+            run(&part, buffer);
+        }
+    })
 }
 
 fn run(part: &Part, mut buffer: Buffer) {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::process::{PidfdFlags, pidfd_open};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
@@ -19,14 +19,50 @@ use crate::dispatch;
 use crate::sys::payloads::Area;
 use crate::sys::uring::Ring;
 
+/// A thread that waits for the word to begin. Without it, it ends; whoever drops this waits for that, so that
+/// what it had is there for others.
+#[derive(Debug)]
+pub(super) struct Parked<T>(Option<(Sender<T>, JoinHandle<()>)>);
+
+impl<T: Send + 'static> Parked<T> {
+    pub(super) fn new(
+        name: String,
+        run: impl FnOnce(&Receiver<T>) + Send + 'static,
+    ) -> io::Result<Self> {
+        #[cfg(test)]
+        if super::tests::NO_THREAD.get() == Some(&name) {
+            return Err(rustix::io::Errno::AGAIN.into());
+        }
+        let (go, word) = channel();
+        let started = thread::Builder::new().name(name).spawn(move || run(&word));
+        Ok(Self(Some((go, started?))))
+    }
+
+    /// Gives the word. Answers whether the thread was there for it.
+    pub(super) fn go(mut self, word: T) -> bool {
+        self.0.take().is_some_and(|(go, _)| go.send(word).is_ok())
+    }
+}
+
+impl<T> Drop for Parked<T> {
+    fn drop(&mut self) {
+        if let Some((go, thread)) = self.0.take() {
+            drop(go);
+            // A panic of it has been told.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// A thread that has everything it needs and waits for the word to register.
 #[derive(Debug)]
 pub(super) struct Starting {
     queue: Arc<Queue>,
     member: Arc<Member>,
-    go: Sender<Go>,
+    parked: Parked<Go>,
 }
 
+#[derive(Debug)]
 struct Go {
     dispatcher: Arc<dispatch::Server>,
     role: Role,
@@ -48,22 +84,25 @@ pub(super) enum Role {
 pub(super) fn spawn(shared: &Arc<Shared>, queue: &Arc<Queue>) -> io::Result<Starting> {
     let number = shared.workers.fetch_add(1, Ordering::Relaxed);
     let (ready_to, ready) = channel();
-    let (go, word) = channel();
     let (shared, of) = (Arc::clone(shared), Arc::clone(queue));
-    thread::Builder::new()
-        .name(format!("bickford-q{}-{number}", queue.number))
-        .spawn(move || run(shared, of, number, &ready_to, &word))?;
+    let name = format!("bickford-q{}-{number}", queue.number);
+    let parked = Parked::new(name, move |word| run(shared, of, number, &ready_to, word))?;
     let member = ready
         .recv()
         .map_err(|_| io::Error::other("a thread of io_uring ended before it began"))??;
     Ok(Starting {
         queue: Arc::clone(queue),
         member,
-        go,
+        parked,
     })
 }
 
 impl Starting {
+    /// Readable once the thread has ended.
+    pub(super) fn ended(&self) -> &OwnedFd {
+        &self.member.ended
+    }
+
     /// Has the thread register what entries it needs and serve.
     pub(super) fn go(self, dispatcher: &Arc<dispatch::Server>, role: Role) -> io::Result<()> {
         #[cfg(test)]
@@ -78,9 +117,9 @@ impl Starting {
         };
         let ended = || io::Error::other("a thread of io_uring ended before it began");
         self.queue.members().push(Arc::clone(&self.member));
-        let registered = match self.go.send(go) {
-            Ok(()) => result.recv().unwrap_or_else(|_| Err(ended())),
-            Err(_) => Err(ended()),
+        let registered = match self.parked.go(go) {
+            true => result.recv().unwrap_or_else(|_| Err(ended())),
+            false => Err(ended()),
         };
         if registered.is_err() {
             self.queue

@@ -25,6 +25,8 @@ thread_local! {
     pub(super) static PAYLOAD: Cell<Option<usize>> = const { Cell::new(None) };
     /// The next session on this thread finds no memory for the commands that register its queues.
     pub(super) static NO_MEMORY: Cell<bool> = const { Cell::new(false) };
+    /// The thread that cannot be started for the next session on this thread.
+    pub(super) static NO_THREAD: Cell<Option<&'static str>> = const { Cell::new(None) };
     /// How many processes that kick a queue cannot be started in the next session on this thread.
     pub(super) static KICKS_FAIL: Cell<Option<&'static AtomicUsize>> = const { Cell::new(None) };
 }
@@ -138,6 +140,22 @@ fn queues_that_the_kernel_was_not_asked_for_leave_a_mount_over_dev_fuse() {
         session.unmount(Unmount::Normal).unwrap();
         session.wait();
     });
+}
+
+#[test]
+fn threads_that_cannot_be_started_leave_a_mount_over_dev_fuse() {
+    for name in ["bickford-q0-1", "bickford-watch", "bickford-forget"] {
+        NO_THREAD.set(Some(name));
+        mounted(TransportChoice::Auto, |dir, session| {
+            let transport = session.transport();
+            assert_eq!(transport.transport, Transport::DevFuse);
+            let reason = &transport.reason;
+            assert!(reason.contains("temporarily unavailable"), "{reason}");
+            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
+            session.unmount(Unmount::Normal).unwrap();
+            session.wait();
+        });
+    }
 }
 
 #[test]

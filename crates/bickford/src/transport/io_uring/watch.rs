@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -17,7 +17,7 @@ use super::kick::{self, Kicker};
 use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
 use super::signals;
-use super::spawn::Role;
+use super::spawn::{Parked, Role, Starting};
 use super::yielding::QUIET;
 use super::{Part, Shared, pages, spawn};
 use crate::dispatch;
@@ -77,37 +77,51 @@ struct Seen {
     run: Option<u64>,
 }
 
-pub(super) fn start(shared: &Arc<Shared>, dispatcher: &Arc<dispatch::Server>) -> io::Result<()> {
-    let part = Part::new(shared, dispatcher);
-    let watcher = Watcher {
-        shared: Arc::clone(shared),
-        dispatcher: Arc::clone(dispatcher),
-        ends: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-        before: HashMap::new(),
-        quiet: HashMap::new(),
-        gave_up: false,
-        full: false,
-        failed: None,
-        owed: None,
-    };
-    watcher.follow()?;
+/// Starts a watcher over `threads` and those that follow them, which begins once it is given its part of the session.
+pub(super) fn prepare(threads: &[Starting]) -> io::Result<Parked<Part>> {
+    let ends = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for thread in threads {
+        follow(&ends, thread.ended())?;
+    }
+    Parked::new("bickford-watch".into(), move |word: &Receiver<Part>| {
+        let Ok(part) = word.recv() else { return };
+        let watcher = Watcher {
+            shared: Arc::clone(&part.shared),
+            dispatcher: Arc::clone(&part.dispatcher),
+            ends,
+            before: HashMap::new(),
+            quiet: HashMap::new(),
+            gave_up: false,
+            full: false,
+            failed: None,
+            owed: None,
+        };
+        watcher.run();
+    })
+}
+
+/// Has the watcher told of signals that are to be looked for.
+pub(super) fn seek_signals(shared: &Arc<Shared>, dispatcher: &dispatch::Server) {
     let bell = Arc::downgrade(shared);
     dispatcher.in_flight().seek_signals(move || {
         if let Some(shared) = bell.upgrade() {
             shared.ring_bell();
         }
     });
-    thread::Builder::new()
-        .name("bickford-watch".into())
-        .spawn(move || {
-            let _part = part;
-            watcher.run();
-        })?;
-    Ok(())
+}
+
+/// Has `ends` tell of the end of a thread.
+fn follow(ends: &OwnedFd, ended: &OwnedFd) -> io::Result<()> {
+    let data = epoll::EventData::new_u64(0);
+    match epoll::add(ends, ended, data, epoll::EventFlags::IN) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Watcher {
     fn run(mut self) {
+        self.follow();
         while self.look_for_dead() {
             while !self.sleep() {
                 // First: a thread that yields may hold what the others look at.
@@ -131,17 +145,14 @@ impl Watcher {
     }
 
     /// Has `ends` tell of every thread that there is.
-    fn follow(&self) -> io::Result<()> {
+    fn follow(&self) {
         for queue in &self.shared.queues {
             for member in queue.members().iter() {
-                let data = epoll::EventData::new_u64(0);
-                match epoll::add(&self.ends, &member.ended, data, epoll::EventFlags::IN) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
+                if let Err(error) = follow(&self.ends, &member.ended) {
+                    tracing::error!("watching a thread of io_uring: {error}");
                 }
             }
         }
-        Ok(())
     }
 
     /// Until a thread ends, somebody rings the bell, or the next tick. Answers whether one ended.
@@ -320,9 +331,7 @@ impl Watcher {
         match started {
             Ok(()) => {
                 tracing::debug!(queue = queue.number, ?role, "a further thread");
-                if let Err(error) = self.follow() {
-                    tracing::error!("watching a thread of io_uring: {error}");
-                }
+                self.follow();
             }
             Err(error) => {
                 spawn::say_no_thread(queue, &error);
