@@ -40,7 +40,11 @@ fn run(part: &Part, mut buffer: Buffer) {
         let length = match channel.receive(&mut buffer) {
             Ok(length) => length,
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-            Err(Errno::NODEV | Errno::CONNABORTED) => return dispatcher.in_flight().end(),
+            Err(Errno::NODEV | Errno::CONNABORTED) => {
+                // No ring is told while replies that are due later have all entries.
+                part.shared.stop();
+                return dispatcher.in_flight().end();
+            }
             Err(error) => {
                 tracing::error!("receiving from /dev/fuse: {error}; FORGET and INTERRUPT are lost");
                 return;

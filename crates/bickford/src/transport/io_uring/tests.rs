@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -275,6 +275,58 @@ fn a_kick_that_cannot_be_started_is_started_later() {
             });
         },
     );
+}
+
+/// Keeps its replies.
+#[derive(Clone, Default)]
+struct Keeps(Arc<Mutex<Vec<Reply<Entry>>>>);
+
+impl FileSystem for Keeps {
+    fn lookup(&self, _: &Context<'_>, _: Lookup<'_>, reply: Reply<Entry>) {
+        self.0.lock().unwrap().push(reply);
+    }
+
+    fn getattr(&self, _: &Context<'_>, _: Getattr, reply: Reply<Attributes>) {
+        reply.ok(Attributes {
+            attr: Attr::directory(1, 0o755),
+            valid: DEADLINE,
+        });
+    }
+}
+
+#[test]
+fn a_session_ends_though_replies_have_every_entry() {
+    let queues = super::probe::possible_cpus().unwrap();
+    let ours = sched_getaffinity(None).unwrap();
+    if queues > 8 || (0..queues).any(|cpu| !ours.is_set(usize::from(cpu))) {
+        println!("SKIPPED: needs all CPUs, and not more than eight");
+        return;
+    }
+    let kept = Keeps::default();
+    serving(kept.clone(), TransportChoice::IoUring, |dir, session| {
+        std::thread::scope(|scope| {
+            let entries = 0..super::queue::ENTRIES_MAX;
+            for (cpu, number) in
+                (0..queues).flat_map(|cpu| entries.clone().map(move |of| (cpu, of)))
+            {
+                scope.spawn(move || {
+                    sched_setaffinity(None, &super::spawn::only(cpu)).unwrap();
+                    fs::metadata(dir.join(format!("{cpu} {number}"))).unwrap_err();
+                });
+            }
+            let all = usize::from(queues) * super::queue::ENTRIES_MAX;
+            let end = Instant::now() + DEADLINE;
+            while session.server().in_flight().len() < all && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let held = session.server().in_flight().len();
+            session.abort().unwrap();
+            assert_eq!(held, all);
+        });
+        wait_until("the session ends", || session.server().has_ended());
+        session.wait();
+    });
+    drop(kept);
 }
 
 /// Whether some thread that serves a queue yields to callers.
