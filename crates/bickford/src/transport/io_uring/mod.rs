@@ -93,7 +93,8 @@ struct Shared {
 impl Shared {
     /// Has the watcher look at the queues until none is short of entries.
     fn watch(&self) {
-        if !self.watching.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::SeqCst) {
+        // Not before the entry was taken: the watcher puts its flag back, and then looks for entries.
+        if !self.watching.load(Ordering::SeqCst) && !self.watching.swap(true, Ordering::SeqCst) {
             self.ring_bell();
         }
     }
