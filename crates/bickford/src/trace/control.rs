@@ -315,15 +315,40 @@ impl Service {
         result
     }
 
+    /// Writes a line to a reader of events, for whom the end of the session does not wait.
+    fn write_line(&self, mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()> {
+        let line = line_of(value)?;
+        let mut left = line.as_slice();
+        let end = Instant::now() + PATIENCE;
+        while !left.is_empty() {
+            match stream.write(left) {
+                Ok(count) => left = left.get(count..).unwrap_or_default(),
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && !self.ended()
+                        && Instant::now() < end => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn pump(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+        stream.set_write_timeout(Some(PAUSE))?;
         while !self.ended() {
             let (events, dropped) = self.server.events().take(PAUSE);
+            let mut over = None;
             for event in &events {
-                write_line(stream, event)?;
+                // What was taken goes to who reads it at once.
+                if self.ended() && over.get_or_insert_with(Instant::now).elapsed() > PAUSE {
+                    return Ok(());
+                }
+                self.write_line(stream, event)?;
             }
             if dropped > 0 {
-                write_line(stream, &Dropped { dropped })?;
+                self.write_line(stream, &Dropped { dropped })?;
             }
             if events.is_empty() && matches!((&*stream).read(&mut [0; 1]), Ok(0)) {
                 return Ok(());
@@ -354,9 +379,13 @@ fn read_request(mut stream: &UnixStream) -> io::Result<String> {
 }
 
 fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()> {
+    stream.write_all(&line_of(value)?)
+}
+
+fn line_of(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
-    stream.write_all(&line)
+    Ok(line)
 }
 
 /// Connects to whoever listens at `path`, and waits for nobody.
