@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use bickford::backing::Backings;
 use bickford::path::Listing;
@@ -31,6 +32,8 @@ struct Deferred {
     /// `None` then, too, for the same reason.
     backings: Option<Backings>,
     buffer: Buffer,
+    /// The thread that has taken the listing out of the buffer to add to it.
+    adding: Option<ThreadId>,
     interrupt: Arc<Interrupt>,
     context: DetachedContext,
 }
@@ -55,10 +58,23 @@ struct Waiting {
 }
 
 static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
+/// A listing is back in its buffer.
+static ADDED: Condvar = Condvar::new();
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn waiting() -> MutexGuard<'static, Option<Waiting>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same, once no other thread adds to the listing of a reply.
+fn waiting_with(handle: u64) -> MutexGuard<'static, Option<Waiting>> {
+    let this = thread::current().id();
+    let another = |waiting: &mut Option<Waiting>| {
+        let deferred = waiting.as_ref().and_then(|all| all.replies.get(&handle));
+        deferred.is_some_and(|deferred| deferred.adding.is_some_and(|thread| thread != this))
+    };
+    let waited = ADDED.wait_while(waiting(), another);
+    waited.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whose replies they are: a number for each file system.
@@ -93,7 +109,7 @@ impl Owner {
 }
 
 fn take(handle: u64) -> Result<Deferred, Failure> {
-    let mut waiting = waiting();
+    let mut waiting = waiting_with(handle);
     let waiting = waiting.as_mut().ok_or_else(|| unknown(handle))?;
     let deferred = waiting.replies.remove(&handle);
     let deferred = deferred.ok_or_else(|| unknown(handle))?;
@@ -221,6 +237,7 @@ impl<D: Destination> Defer for InCall<'_, D> {
                 complete: Some(Box::new(complete)),
                 backings,
                 buffer: std::mem::take(&mut self.buffer),
+                adding: None,
                 interrupt: self.context.interrupt(),
                 context: self.context.detach(),
             },
@@ -299,19 +316,29 @@ pub(crate) unsafe fn list_in_call<T>(
     unsafe { handle(reply)? }.0.listing().map(add)
 }
 
-/// Adds to the listing of a deferred reply.
+/// Adds to the listing of a deferred reply, with the lock given back: a name that no file can have is logged, and
+/// a logger may ask for replies.
 pub(crate) fn list<T>(handle: u64, add: impl FnOnce(&mut Listing) -> T) -> Result<T, Failure> {
-    let mut waiting = waiting();
+    let mut waiting = waiting_with(handle);
     let deferred = waiting
         .as_mut()
         .and_then(|waiting| waiting.replies.get_mut(&handle))
         .ok_or_else(|| unknown(handle))?;
-    deferred
-        .buffer
-        .listing
+    let mut listing = deferred.buffer.listing.take().ok_or_else(no_listing)?;
+    deferred.adding = Some(thread::current().id());
+    drop(waiting);
+    let added = add(&mut listing);
+    let mut waiting = self::waiting();
+    // A logger may have completed it.
+    let deferred = waiting
         .as_mut()
-        .map(add)
-        .ok_or_else(no_listing)
+        .and_then(|waiting| waiting.replies.get_mut(&handle))
+        .ok_or_else(|| unknown(handle))?;
+    deferred.buffer.listing = Some(listing);
+    deferred.adding = None;
+    drop(waiting);
+    ADDED.notify_all();
+    Ok(added)
 }
 
 /// Where a deferred reply registers backing files.

@@ -30,6 +30,7 @@ static int destroyed;
 /* While it is not zero, answers of another thread wait. */
 static int held;
 static int held_now;
+static int asked;
 /* The reply whose caller got a signal. */
 static uint64_t told;
 
@@ -221,8 +222,18 @@ static void tell(void *user, uint64_t handle)
 	__atomic_store_n((uint64_t *)user, handle, __ATOMIC_SEQ_CST);
 }
 
+/* Asks for a reply while a line about its listing is told. */
+static void ask(void *user, uint32_t level, const char *text)
+{
+	(void)level;
+	(void)text;
+	CHECK(bickford_deferred_interrupted(*(uint64_t *)user) >= 0);
+	__atomic_fetch_add(&asked, 1, __ATOMIC_SEQ_CST);
+}
+
 static void *answer_later(void *argument)
 {
+	static uint64_t listed;
 	struct later later = *(struct later *)argument;
 	bickford_answer answer;
 	int code = 0;
@@ -239,6 +250,11 @@ static void *answer_later(void *argument)
 	}
 	__atomic_fetch_sub(&held_now, 1, __ATOMIC_SEQ_CST);
 	if (code == 0 && later.request.operation == BICKFORD_OP_READDIR) {
+		listed = later.handle;
+		CHECK(bickford_log(BICKFORD_LOG_WARNING, ask, &listed) == 0);
+		CHECK(bickford_deferred_list(later.handle, (const uint8_t *)"no/name", 7, S_IFREG, NULL) == 0);
+		CHECK(bickford_log(BICKFORD_LOG_WARNING, NULL, NULL) == 0);
+		CHECK(__atomic_load_n(&asked, __ATOMIC_SEQ_CST) > 0);
 		CHECK(bickford_deferred_list(later.handle, (const uint8_t *)"from-a-thread", 13, S_IFREG,
 			NULL) == 0);
 	} else if (code == 0) {
