@@ -88,7 +88,7 @@ pub struct InFlight {
     /// Slots of all shards, used or free: never more than `limit`.
     slots: AtomicUsize,
     limit: usize,
-    early: Mutex<VecDeque<Unique>>,
+    early: Mutex<VecDeque<(Unique, Stamp)>>,
     early_count: AtomicUsize,
     /// The connection has ended.
     over: AtomicBool,
@@ -106,11 +106,18 @@ fn slot_of(shard: usize, index: u32) -> u32 {
 
 /// Interrupts that came before their request; the oldest are dropped.
 const EARLY_MAX: usize = 256;
+/// How long they are kept: most are of requests that were answered at the same moment, and never come.
+const EARLY_AGE: Duration = Duration::from_secs(5);
 
 impl Shard {
     fn lock(&self) -> MutexGuard<'_, Slots> {
         locked(&self.0)
     }
+}
+
+/// Whether the request of an interrupt that came then may be yet to come.
+fn is_fresh(came: Stamp, now: Stamp) -> bool {
+    Duration::from_nanos(now.since(came)) < EARLY_AGE
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -183,7 +190,9 @@ impl InFlight {
             Ok(index) => slot_of(number, index),
             Err(entry) => self.add(number, entry)?,
         };
-        if self.early_count.load(Ordering::SeqCst) > 0 && self.take_early(Unique(header.unique)) {
+        if self.early_count.load(Ordering::SeqCst) > 0
+            && self.take_early(Unique(header.unique), received)
+        {
             self.interrupt(Unique(header.unique));
         }
         if self.over.load(Ordering::SeqCst) {
@@ -327,16 +336,18 @@ impl InFlight {
         if self.interrupt_present(unique) {
             return;
         }
+        let now = Stamp::now();
         {
             let mut early = locked(&self.early);
+            early.retain(|(_, came)| is_fresh(*came, now));
             if early.len() >= EARLY_MAX {
                 early.pop_front();
             }
-            early.push_back(unique);
+            early.push_back((unique, now));
             self.early_count.store(early.len(), Ordering::SeqCst);
         }
         if self.interrupt_present(unique) {
-            self.take_early(unique);
+            self.take_early(unique, now);
         }
     }
 
@@ -375,12 +386,18 @@ impl InFlight {
         }
     }
 
-    fn take_early(&self, unique: Unique) -> bool {
+    fn take_early(&self, unique: Unique, now: Stamp) -> bool {
         let mut early = locked(&self.early);
         let before = early.len();
-        early.retain(|other| *other != unique);
-        self.early_count.store(early.len(), Ordering::SeqCst);
-        early.len() < before
+        let mut found = false;
+        early.retain(|(other, came)| {
+            found |= *other == unique;
+            *other != unique && is_fresh(*came, now)
+        });
+        if early.len() < before {
+            self.early_count.store(early.len(), Ordering::SeqCst);
+        }
+        found
     }
 
     /// A copy of the table, oldest first.
@@ -411,122 +428,4 @@ impl InFlight {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn header(unique: u64) -> InHeader {
-        InHeader {
-            unique,
-            ..InHeader::default()
-        }
-    }
-
-    #[test]
-    fn an_interrupt_that_comes_first_is_remembered() {
-        let table = InFlight::new(8);
-        table.interrupt(Unique(5));
-        let slot = table
-            .insert(0, &header(5), Opcode::Read, Stamp::now())
-            .unwrap();
-        assert!(table.interrupt_of(slot, Unique(5)).is_raised());
-        table.remove(slot);
-        let slot = table
-            .insert(0, &header(5), Opcode::Read, Stamp::now())
-            .unwrap();
-        assert!(!table.interrupt_of(slot, Unique(5)).is_raised());
-    }
-
-    #[test]
-    fn who_had_a_signal_before_is_looked_for_once() {
-        let table = InFlight::new(8);
-        let insert = |unique, pid| {
-            let header = InHeader {
-                pid,
-                ..header(unique)
-            };
-            let slot = table.insert(0, &header, Opcode::Read, Stamp::now());
-            (slot.unwrap(), Unique(unique))
-        };
-        let rung = Arc::new(AtomicUsize::new(0));
-        let bell = Arc::clone(&rung);
-        table.seek_signals(move || _ = bell.fetch_add(1, Ordering::SeqCst));
-        let all = [(1, 7), (2, 8), (3, 0), (4, 7)].map(|(unique, pid)| insert(unique, pid));
-        assert!(!table.seeks_signals());
-        let [first, second, third] = [0, 1, 2].map(|at: usize| {
-            let (slot, unique) = all[at];
-            table.interrupt_of(slot, unique)
-        });
-        assert_eq!(rung.load(Ordering::SeqCst), 1, "the bell is rung once");
-        table.look_at_signals(Duration::MAX, |_| panic!("all are too young"));
-        assert!(table.seeks_signals());
-        table.look_at_signals(Duration::ZERO, |_| None);
-        assert!(table.list().iter().all(|request| !request.interrupted));
-        assert!(table.seeks_signals(), "it is to be asked again");
-        table.look_at_signals(Duration::ZERO, |pid| Some(pid == 7 || pid == 0));
-        assert!(first.is_raised());
-        assert!(!second.is_raised() && !third.is_raised());
-        assert!(!table.seeks_signals());
-        table.look_at_signals(Duration::ZERO, |_| panic!("each was looked at"));
-        let interrupted = |request: &InFlightRequest| request.interrupted;
-        assert_eq!(
-            table.list().iter().filter(|one| interrupted(one)).count(),
-            1
-        );
-    }
-
-    #[test]
-    fn the_end_interrupts_what_is_here_and_what_comes() {
-        let table = InFlight::new(8);
-        let insert = |unique| {
-            let header = header(unique);
-            let slot = table.insert(unique as usize, &header, Opcode::Read, Stamp::now());
-            table.interrupt_of(slot.unwrap(), Unique(unique))
-        };
-        let early = [insert(1), insert(2), insert(66)];
-        assert!(early.iter().all(|interrupt| !interrupt.is_raised()));
-        table.end();
-        assert!(early.iter().all(|interrupt| interrupt.is_raised()));
-        assert!(insert(3).is_raised());
-    }
-
-    #[test]
-    fn free_slots_of_one_worker_are_there_for_another() {
-        let table = InFlight::new(3);
-        let insert = |worker| table.insert(worker, &header(1), Opcode::Read, Stamp::now());
-        let slots: Vec<_> = (0..3).map(|_| insert(5).unwrap()).collect();
-        for slot in slots {
-            table.remove(slot);
-        }
-        assert!(table.is_empty());
-        for count in 1..=3 {
-            assert!(insert(6).is_some());
-            assert_eq!(table.len(), count);
-        }
-        assert!(insert(6).is_none());
-        assert!(insert(5).is_none());
-    }
-
-    #[test]
-    fn the_limit_holds_and_slots_are_used_again() {
-        let table = InFlight::new(2);
-        let slots: Vec<_> = (0..2)
-            .map(|n| {
-                table
-                    .insert(n, &header(n as u64), Opcode::Read, Stamp::now())
-                    .unwrap()
-            })
-            .collect();
-        assert!(
-            table
-                .insert(0, &header(9), Opcode::Read, Stamp::now())
-                .is_none()
-        );
-        table.remove(slots[0]);
-        table.remove(slots[0]);
-        assert_eq!(table.len(), 1);
-        assert_eq!(
-            table.insert(0, &header(9), Opcode::Read, Stamp::now()),
-            Some(slots[0])
-        );
-    }
-}
+mod tests;
