@@ -500,6 +500,11 @@ fn what_exceeds_the_bound_is_refused_not_queued() {
     fixture.kernel.send(Opcode::Read, 7, &read_of(9));
     let third = fixture.kernel.call(Opcode::Read, 7, &read_of(9)).unwrap();
     assert_eq!(third.error, -libc::ENOMEM);
+    // What would not come again reaches the file system.
+    for opcode in [Opcode::Release, Opcode::Releasedir, Opcode::Flush] {
+        let answer = fixture.kernel.call(opcode, 7, &[0; 24]).unwrap();
+        assert_ne!(answer.error, -libc::ENOMEM, "{opcode:?}");
+    }
     fixture.reads.recv().unwrap().error(Errno::IO);
     assert_eq!(fixture.kernel.answer(first).unwrap().error, -libc::EIO);
     fixture.kernel.send(Opcode::Read, 7, &read_of(9));

@@ -90,6 +90,8 @@ pub struct InFlight {
     limit: usize,
     early: Mutex<VecDeque<(Unique, Stamp)>>,
     early_count: AtomicUsize,
+    /// How many requests are here beyond the limit.
+    beyond: AtomicUsize,
     /// The connection has ended.
     over: AtomicBool,
     /// Where somebody wants to know.
@@ -108,6 +110,16 @@ fn slot_of(shard: usize, index: u32) -> u32 {
 const EARLY_MAX: usize = 256;
 /// How long they are kept: most are of requests that were answered at the same moment, and never come.
 const EARLY_AGE: Duration = Duration::from_secs(5);
+
+/// The slot of a request beyond the limit, which has none.
+const BEYOND: u32 = u32::MAX;
+/// How many of these there may be: more than the kernel sends of RELEASE at a time.
+const BEYOND_MAX: usize = 1 << 16;
+
+/// Whether what was given out stays out when the request fails: it does not come again.
+fn gives_back(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Release | Opcode::Releasedir | Opcode::Flush)
+}
 
 impl Shard {
     fn lock(&self) -> MutexGuard<'_, Slots> {
@@ -140,6 +152,7 @@ impl InFlight {
             limit,
             early: Mutex::default(),
             early_count: AtomicUsize::new(0),
+            beyond: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             activity: OnceLock::new(),
             seeker: OnceLock::new(),
@@ -163,7 +176,8 @@ impl InFlight {
         Arc::clone(self.activity.get_or_init(Arc::default))
     }
 
-    /// Adds a request; `None` when the table is full.
+    /// Adds a request; `None` when the table is full. Beyond its limit there are requests that give something back:
+    /// they are counted, and not listed.
     pub(crate) fn insert(
         &self,
         worker: usize,
@@ -188,7 +202,10 @@ impl InFlight {
         let reused = self.shards.get(number)?.lock().reuse(entry);
         let slot = match reused {
             Ok(index) => slot_of(number, index),
-            Err(entry) => self.add(number, entry)?,
+            Err(entry) => match self.add(number, entry) {
+                Some(slot) => slot,
+                None => return self.add_beyond(opcode),
+            },
         };
         if self.early_count.load(Ordering::SeqCst) > 0
             && self.take_early(Unique(header.unique), received)
@@ -221,7 +238,18 @@ impl InFlight {
         None
     }
 
+    fn add_beyond(&self, opcode: Opcode) -> Option<u32> {
+        let order = Ordering::Relaxed;
+        let further = |count| (count < BEYOND_MAX).then_some(count + 1);
+        let counted = gives_back(opcode) && self.beyond.fetch_update(order, order, further).is_ok();
+        counted.then_some(BEYOND)
+    }
+
     pub(crate) fn remove(&self, slot: u32) {
+        if slot == BEYOND {
+            self.beyond.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
         let Some(shard) = self.shards.get(slot as usize % SHARDS) else {
             return;
         };

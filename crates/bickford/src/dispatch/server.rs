@@ -38,7 +38,8 @@ pub enum Admission {
 /// Limits and choices of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
-    /// How many requests may be received and not yet answered; those beyond get ENOMEM.
+    /// How many requests may be received and not yet answered; those beyond get ENOMEM, but for those that give
+    /// something back (RELEASE, RELEASEDIR, FLUSH), which would not come again.
     pub max_in_flight: usize,
     /// Whose requests are answered.
     pub access: Admission,

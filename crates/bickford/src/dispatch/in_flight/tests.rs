@@ -47,6 +47,28 @@ fn an_interrupt_whose_request_never_comes_is_forgotten() {
 }
 
 #[test]
+fn what_gives_back_passes_beyond_the_limit() {
+    let table = InFlight::new(1);
+    let insert = |opcode| table.insert(0, &header(1), opcode, Stamp::now());
+    let slot = insert(Opcode::Read).unwrap();
+    assert_eq!(insert(Opcode::Read), None);
+    for opcode in [Opcode::Release, Opcode::Releasedir, Opcode::Flush] {
+        let beyond = insert(opcode).unwrap();
+        assert!(!table.interrupt_of(beyond, Unique(1)).is_raised());
+        assert_eq!(table.len(), 1);
+        table.remove(beyond);
+    }
+    for _ in 0..BEYOND_MAX {
+        assert!(insert(Opcode::Release).is_some());
+    }
+    assert_eq!(insert(Opcode::Release), None);
+    table.remove(BEYOND);
+    assert!(insert(Opcode::Release).is_some());
+    table.remove(slot);
+    assert_eq!(insert(Opcode::Read), Some(slot));
+}
+
+#[test]
 fn who_had_a_signal_before_is_looked_for_once() {
     let table = InFlight::new(8);
     let insert = |unique, pid| {
