@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use bickford_abi::{InHeader, Opcode};
@@ -94,6 +95,9 @@ pub struct InFlight {
     beyond: AtomicUsize,
     /// The connection has ended.
     over: AtomicBool,
+    /// The thread that raises the interrupts of what is here then.
+    raising: Mutex<Option<ThreadId>>,
+    raised: Condvar,
     /// Where somebody wants to know.
     activity: OnceLock<Arc<Activity>>,
     seeker: OnceLock<Seeker>,
@@ -154,6 +158,8 @@ impl InFlight {
             early_count: AtomicUsize::new(0),
             beyond: AtomicUsize::new(0),
             over: AtomicBool::new(false),
+            raising: Mutex::default(),
+            raised: Condvar::new(),
             activity: OnceLock::new(),
             seeker: OnceLock::new(),
         }
@@ -394,8 +400,12 @@ impl InFlight {
     /// The connection has ended: whoever waits for an interrupt waits no longer, nor does who comes
     /// later.
     pub(crate) fn end(&self) {
-        if self.over.swap(true, Ordering::SeqCst) {
-            return;
+        {
+            let mut raising = locked(&self.raising);
+            if self.over.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            *raising = Some(thread::current().id());
         }
         for shard in &self.shards {
             let interrupts: Vec<_> = {
@@ -412,6 +422,16 @@ impl InFlight {
                 interrupt.raise();
             }
         }
+        *locked(&self.raising) = None;
+        self.raised.notify_all();
+    }
+
+    /// Waits until whoever found the connection to have ended has raised all interrupts, unless that is the
+    /// calling thread, in what is called at one of them.
+    pub(crate) fn wait_for_end(&self) {
+        let this = thread::current().id();
+        let another = |raising: &mut Option<ThreadId>| raising.is_some_and(|id| id != this);
+        drop(self.raised.wait_while(locked(&self.raising), another));
     }
 
     fn take_early(&self, unique: Unique, now: Stamp) -> bool {

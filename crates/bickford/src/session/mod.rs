@@ -271,10 +271,12 @@ impl Session {
         self.connection
     }
 
-    /// Waits until the session has ended, unmounted or aborted, and [`FileSystem::destroy`] has
-    /// returned. In a method it would wait for itself.
+    /// Waits until the session has ended, unmounted or aborted, [`FileSystem::destroy`] has returned, and so has
+    /// what is called at interrupts ([`Interrupt::on_raise`](crate::Interrupt::on_raise)). In a method it would wait for
+    /// itself.
     pub fn wait(&self) {
         self.carrier.join();
+        self.server.in_flight().wait_for_end();
         let holder = self.holder.lock();
         drop(holder.unwrap_or_else(PoisonError::into_inner).take());
         let notify = self

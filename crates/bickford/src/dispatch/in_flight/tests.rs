@@ -1,6 +1,8 @@
 //! The table by itself.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+use std::sync::mpsc::channel;
+
 use super::*;
 
 fn header(unique: u64) -> InHeader {
@@ -66,6 +68,43 @@ fn what_gives_back_passes_beyond_the_limit() {
     assert!(insert(Opcode::Release).is_some());
     table.remove(slot);
     assert_eq!(insert(Opcode::Read), Some(slot));
+}
+
+#[test]
+fn the_end_waits_for_what_is_called_at_it() {
+    let table = InFlight::new(8);
+    let slot = table.insert(0, &header(1), Opcode::Read, Stamp::now());
+    let interrupt = table.interrupt_of(slot.unwrap(), Unique(1));
+    let (begun, has_begun) = channel();
+    let called = Arc::new(AtomicBool::new(false));
+    let here = Arc::clone(&called);
+    interrupt.on_raise(move || {
+        begun.send(()).unwrap();
+        // Long enough for who does not wait.
+        thread::sleep(Duration::from_millis(100));
+        here.store(true, Ordering::SeqCst);
+    });
+    thread::scope(|scope| {
+        scope.spawn(|| table.end());
+        has_begun.recv().unwrap();
+        table.end();
+        table.wait_for_end();
+        assert!(called.load(Ordering::SeqCst));
+    });
+}
+
+#[test]
+fn what_is_called_at_the_end_does_not_wait_for_itself() {
+    let table = Arc::new(InFlight::new(8));
+    let slot = table.insert(0, &header(1), Opcode::Read, Stamp::now());
+    let interrupt = table.interrupt_of(slot.unwrap(), Unique(1));
+    let (of, (done, is_done)) = (Arc::clone(&table), channel());
+    interrupt.on_raise(move || {
+        of.wait_for_end();
+        done.send(()).unwrap();
+    });
+    thread::spawn(move || table.end());
+    is_done.recv_timeout(Duration::from_secs(60)).unwrap();
 }
 
 #[test]
