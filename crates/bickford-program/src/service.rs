@@ -108,9 +108,7 @@ impl Service {
         let signals = Signals::catch()?;
         let started = mount(mounted)?;
         let session = started.session;
-        // Who was told of the session may keep it, and with it the mount.
         let aborting = signals.end_on_signal(Arc::clone(&session));
-        let aborting = aborting.inspect_err(|_| take_away(session.guard()))?;
         (started.begun)();
         Ok(Self {
             session,

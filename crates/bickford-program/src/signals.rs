@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use bickford::MountedSession;
@@ -72,70 +73,84 @@ pub(crate) fn outlive_readers() -> Result<(), Failure> {
 }
 
 /// Signals that are caught from now on, and acted on later.
-pub struct Signals(signal_hook::iterator::Signals);
+pub struct Signals {
+    /// To the thread that acts on them: where a mount takes the last threads that there may be, it is there already.
+    session: Sender<Arc<MountedSession>>,
+    aborting: Arc<AtomicBool>,
+}
 
 impl Signals {
-    /// Catches the signals.
+    /// Catches the signals, and starts the thread that acts on them.
     ///
     /// # Errors
-    /// One cannot be caught.
+    /// One cannot be caught, or the thread not be started.
     pub fn catch() -> Result<Self, Failure> {
         let asked = [SIGINT, SIGHUP].into_iter().filter(|it| !is_ignored(*it));
         let caught = signal_hook::iterator::Signals::new(asked.chain([SIGTERM, SIGUSR1, SIGXFSZ]));
-        caught
-            .map(Self)
-            .map_err(|error| Failure::new(format!("catch signals: {error}")))
-    }
-
-    /// Acts on them in a thread of its own. The answer is set when the session is being aborted.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub fn end_on_signal(
-        mut self,
-        session: Arc<MountedSession>,
-    ) -> Result<Arc<AtomicBool>, Failure> {
+        let mut caught = caught.map_err(|error| Failure::new(format!("catch signals: {error}")))?;
         let aborting = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&aborting);
+        let (session, mounted) = channel::<Arc<MountedSession>>();
         let wait = move || {
-            let mountpoint = session.guard().mountpoint().display();
-            let mut limit_said = false;
-            let mut signals = self.0.forever().filter(|signal| {
-                match *signal {
-                    SIGUSR1 => tracing::info!("{}", statistics(&session)),
-                    SIGXFSZ if !limit_said => {
-                        limit_said = true;
-                        tracing::warn!(
-                            "a write to {mountpoint} was refused with EFBIG: this process may make no larger file; \
-                             mount with a higher ulimit -f"
-                        );
-                    }
-                    SIGXFSZ => {}
-                    _ => return true,
-                }
-                false
-            });
-            let Some(first) = signals.next() else { return };
-            tracing::info!("{}: unmounting {mountpoint}", name(first));
-            notify("STOPPING=1");
-            // In another thread: unmounting writes dirty pages back, which may take long or hang.
-            let unmounting = Arc::clone(&session);
-            spawn("bickford-unmount", move || end_cleanly(&unmounting));
-            let Some(second) = signals.next() else { return };
-            tracing::warn!("{}: aborting {mountpoint}", name(second));
-            told.store(true, Ordering::SeqCst);
-            end_at_once(&session);
+            // Where nothing is mounted nobody sends one.
+            if let Ok(session) = mounted.recv() {
+                act_on(&mut caught, &session, &told);
+            }
         };
         let spawned = std::thread::Builder::new()
             .name("bickford-signal".to_owned())
             .spawn(wait);
-        spawned.map(|_| aborting).map_err(|error| {
-            Failure::new(format!(
-                "start the thread of signals: {error}{}",
-                cure(&error)
-            ))
-        })
+        spawned
+            .map(|_| Self { session, aborting })
+            .map_err(|error| {
+                Failure::new(format!(
+                    "start the thread of signals: {error}{}",
+                    cure(&error)
+                ))
+            })
     }
+
+    /// Has them end the session, those that came before, too. The answer is set when it is being aborted.
+    #[must_use]
+    pub fn end_on_signal(self, session: Arc<MountedSession>) -> Arc<AtomicBool> {
+        // The thread is there until then.
+        let _ = self.session.send(session);
+        self.aborting
+    }
+}
+
+fn act_on(
+    caught: &mut signal_hook::iterator::Signals,
+    session: &Arc<MountedSession>,
+    aborting: &AtomicBool,
+) {
+    let mountpoint = session.guard().mountpoint().display();
+    let mut limit_said = false;
+    let mut signals = caught.forever().filter(|signal| {
+        match *signal {
+            SIGUSR1 => tracing::info!("{}", statistics(session)),
+            SIGXFSZ if !limit_said => {
+                limit_said = true;
+                tracing::warn!(
+                    "a write to {mountpoint} was refused with EFBIG: this process may make no larger file; \
+                     mount with a higher ulimit -f"
+                );
+            }
+            SIGXFSZ => {}
+            _ => return true,
+        }
+        false
+    });
+    let Some(first) = signals.next() else { return };
+    tracing::info!("{}: unmounting {mountpoint}", name(first));
+    notify("STOPPING=1");
+    // In another thread: unmounting writes dirty pages back, which may take long or hang.
+    let unmounting = Arc::clone(session);
+    spawn("bickford-unmount", move || end_cleanly(&unmounting));
+    let Some(second) = signals.next() else { return };
+    tracing::warn!("{}: aborting {mountpoint}", name(second));
+    aborting.store(true, Ordering::SeqCst);
+    end_at_once(session);
 }
 
 fn name(signal: i32) -> &'static str {
