@@ -14,7 +14,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::thread::sched_setaffinity;
 
 use super::{Shared, spawn::only};
@@ -236,18 +237,23 @@ fn start(kicker: &Kicker, mountpoint: &Path) -> io::Result<Child> {
     {
         return Err(rustix::io::Errno::AGAIN.into());
     }
-    let mut child = Command::new("sh")
+    // Not a pipe: a program in C would die of SIGPIPE where the other end is gone.
+    let (word, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let child = Command::new("sh")
         .args([OsStr::new("-c"), OsStr::new(SCRIPT), mountpoint.as_os_str()])
-        .stdin(Stdio::piped())
+        .stdin(theirs)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .current_dir("/")
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("run sh: {error}")))?;
     kicker.processes().insert(child.id());
-    if let Some(mut word) = child.stdin.take()
-        && let Err(error) = word.write_all(b"go\n")
-    {
+    if let Err(error) = send(&word, b"go\n", SendFlags::NOSIGNAL) {
         tracing::debug!("a kick ended before it began: {error}");
     }
     Ok(child)
