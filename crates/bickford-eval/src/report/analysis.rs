@@ -42,7 +42,7 @@ pub struct Cell<'a> {
     pub comparison: Option<Comparison>,
     /// What makes the comparison uncertain whatever its spread: native has fewer rounds.
     pub doubt: Option<String>,
-    /// [`coarseness`] of the comparison, by which its interval is wider.
+    /// The part by which the clock may be off, and by which the interval of the comparison is wider.
     pub coarseness: f64,
     /// What ended the row.
     pub error: Option<&'a str>,
