@@ -10,7 +10,7 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use common::{
     NOBODY, Place, as_nobody, as_user, assert_refused, assert_silent, in_namespace, installed, run,
@@ -194,10 +194,22 @@ fn a_helper_that_cannot_be_started_is_told_with_the_limit() {
         return;
     };
     let program = place.public_program();
-    let mut command = as_nobody("prlimit".as_ref());
-    command.args(["--nproc=0", "--"]);
-    command.arg(program).args(["mount", "-f"]);
-    let output = run(command.args([place.source(), place.mountpoint()]));
+    // Nobody else's processes count: there is room for this one and its thread of signals, and for no helper.
+    let alone = NOBODY - 2;
+    std::os::unix::fs::chown(place.mountpoint(), Some(alone), Some(alone)).unwrap();
+    std::os::unix::fs::chown(place.source(), Some(alone), Some(alone)).unwrap();
+    let mount = || {
+        let mut command = as_user("prlimit".as_ref(), alone);
+        command.args(["--nproc=2", "--"]);
+        command.arg(&program).args(["mount", "-f"]);
+        run(command.args([place.source(), place.mountpoint()]))
+    };
+    // A thread that has ended counts for a moment.
+    let has_thread = |output: &Output| {
+        let told = String::from_utf8_lossy(&output.stderr);
+        !told.contains("start the thread of signals")
+    };
+    let output = (0..200).map(|_| mount()).find(has_thread).unwrap();
     assert_refused(&output, 1, &["/fusermount3: ", "ulimit -u"]);
     assert_eq!(place.listed(), None);
 }
