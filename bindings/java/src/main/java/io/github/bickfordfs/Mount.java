@@ -89,8 +89,8 @@ public final class Mount implements AutoCloseable {
         this.session = session;
         this.guard = Thread.ofPlatform().name("bickford-guard").daemon().unstarted(this::guard);
         target.guardedBy(guard);
-        LIVE.add(this);
         guard.start();
+        LIVE.add(this);
     }
 
     /** What a program has mounted, which ends it ({@link #endedByProgram}). */

@@ -308,7 +308,13 @@ final class ProgramRun {
 
     private void begun(MemorySegment user, long session) {
         try {
-            mount = Mount.ofProgram(mountpoint, target, number, session);
+            try {
+                mount = Mount.ofProgram(mountpoint, target, number, session);
+            } catch (Throwable e) {
+                // No thread is to be had, say: nobody would take it away after a fatal error.
+                Native.unmount(session, Native.UNMOUNT_LAZY);
+                throw e;
+            }
             begun.accept(mount);
         } catch (Throwable e) {
             Log.error("what begins with the mount failed", e);
