@@ -8,13 +8,14 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Place, assert_refused, assert_silent, bickford, run, wait_until};
+use common::{Place, Running, assert_refused, assert_silent, bickford, run, wait_until};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Pid;
 
@@ -158,6 +159,48 @@ fn a_mount_that_fails_leaves_no_new_key() {
     let made = fs::read(&key).unwrap();
     assert_refused(&mount(&[], &missing), 1, &["does not exist"]);
     assert_eq!(fs::read(&key).unwrap(), made, "it was there before");
+}
+
+/// The one that fails makes the key first, and waits for a passphrase until the other is mounted.
+#[test]
+fn a_mount_that_fails_leaves_the_new_key_of_another() {
+    for (passphrase, why) in [("secret", "does not exist"), ("", "no passphrase")] {
+        let Some(place) = Place::new() else { return };
+        let file = |name: &str| place.dir().join(name);
+        fs::write(file("passphrase"), "secret").unwrap();
+        let layer = |key: &str, passphrase: &Path| {
+            let (key, passphrase) = (file(key), passphrase.display());
+            let given = format!("key={},passphrase-file={passphrase}", key.display());
+            format!("crypt:{given},create=true,memory=32K,passes=1")
+        };
+        let shared = layer("key", &file("passphrase"));
+        let waiting = layer("other", Path::new("/dev/stdin"));
+        fs::create_dir(file("failing")).unwrap();
+        let mut failing = bickford();
+        failing.args(["mount", "-f", "--layer", &waiting, "--layer", &shared]);
+        failing.args([file("failing"), file("missing")]);
+        failing.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = failing.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let pid = child.id();
+        let failing = Running::of(child);
+        // Its pipe is read after the key was made.
+        wait_until("it reads", || {
+            let wchan = fs::read_to_string(format!("/proc/{pid}/wchan"));
+            wchan.is_ok_and(|name| name.contains("pipe"))
+        });
+        assert!(place.mount(&["--layer", &shared]).status.success());
+        fs::write(place.mountpoint().join("g"), "kept").unwrap();
+        input.write_all(passphrase.as_bytes()).unwrap();
+        drop(input);
+        assert_refused(&failing.output(), 1, &[why, "uses it"]);
+        assert!(!file("other").exists());
+        place.unmount(&place.mountpoint());
+        assert!(place.mount(&["--layer", &shared]).status.success());
+        let kept = fs::read(place.mountpoint().join("g")).unwrap();
+        assert_eq!(kept, b"kept", "{why}");
+        place.unmount(&place.mountpoint());
+    }
 }
 
 /// Both the command and its daemon make the layers: what is read but once is empty for the daemon, or waited for

@@ -1,6 +1,7 @@
 //! Keys, and the file that holds the master key.
 
 use std::fmt;
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -209,8 +210,41 @@ fn wrong_with(file: &[u8]) -> Option<String> {
     }
 }
 
-/// The master key of the file at `path`.
-pub(crate) fn read(path: &Path, passphrase: &[u8]) -> Result<Zeroizing<[u8; 32]>, Error> {
+/// Which file it is: device and inode.
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// A key file that is in use for as long as this lives: who made it does not remove it.
+#[derive(Debug)]
+pub(crate) struct InUse(File);
+
+impl InUse {
+    fn of(file: File, path: &Path) -> io::Result<Self> {
+        // Without locks on its file system it is used all the same; nobody removes it there.
+        if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+            let text = "another process has locked it, as one does that removes it; try again";
+            return Err(io::Error::other(text));
+        }
+        let found = std::fs::metadata(path)?;
+        match identity(&found) == identity(&file.metadata()?) {
+            true => Ok(Self(file)),
+            false => Err(io::Error::other(
+                "another file came into its place meanwhile; try again",
+            )),
+        }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        // A child that was forked and has not reached its exec yet keeps the descriptor.
+        let _ = self.0.unlock();
+    }
+}
+
+/// The master key of the file at `path`, which is in use from then on.
+pub(crate) fn read(path: &Path, passphrase: &[u8]) -> Result<(Zeroizing<[u8; 32]>, InUse), Error> {
     let failed = |error: io::Error| Error::File(path.to_owned(), error.to_string());
     // Before it is opened: that could wait for ever, or do something.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -218,9 +252,13 @@ pub(crate) fn read(path: &Path, passphrase: &[u8]) -> Result<Zeroizing<[u8; 32]>
             "a key file is a regular file, and this is none",
         )));
     }
-    let file = crate::read_bounded(path, LENGTH as u64).map_err(failed)?;
-    let opened = unwrap(&file, passphrase);
-    opened.map_err(|error| Error::KeyFile(path.to_owned(), Box::new(error)))
+    let file = File::open(path).map_err(failed)?;
+    let in_use = InUse::of(file, path).map_err(failed)?;
+    let file = crate::read_bounded(&in_use.0, LENGTH as u64).map_err(failed)?;
+    match unwrap(&file, passphrase) {
+        Ok(master) => Ok((master, in_use)),
+        Err(error) => Err(Error::KeyFile(path.to_owned(), Box::new(error))),
+    }
 }
 
 /// A key file that was made just now.
@@ -236,10 +274,23 @@ impl NewKeyFile {
     /// now stays.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// When it cannot be removed, a [`Crypt`](crate::Crypt) uses it, or whether one does cannot be told.
     pub fn remove(&self) -> io::Result<()> {
-        let found = std::fs::symlink_metadata(&self.path)?;
-        match (found.dev(), found.ino()) == self.file {
+        let is_it = |found: &Metadata| identity(found) == self.file;
+        let is_there = || std::fs::symlink_metadata(&self.path).map(|found| is_it(&found));
+        if !is_there()? {
+            return Ok(());
+        }
+        // NFS locks it only for who may write to it.
+        let file = File::options().read(true).write(true).open(&self.path)?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::other("another process uses it"),
+            TryLockError::Error(error) => {
+                let text = format!("whether another process uses it cannot be told: {error}");
+                io::Error::new(error.kind(), text)
+            }
+        })?;
+        match is_it(&file.metadata()?) && is_there()? {
             true => std::fs::remove_file(&self.path),
             false => Ok(()),
         }
@@ -279,7 +330,7 @@ pub(crate) fn create(path: &Path, passphrase: &[u8], cost: Cost) -> Result<NewKe
     }
     Ok(NewKeyFile {
         path: absolute,
-        file: (found.dev(), found.ino()),
+        file: identity(&found),
     })
 }
 
@@ -401,7 +452,7 @@ mod tests {
         let left = path.exists();
         std::fs::remove_file(&fill).unwrap();
         let made = create(&path, b"secret", CHEAP);
-        let key = read(&path, b"secret");
+        let key = read(&path, b"secret").map(drop);
         assert!(run(&format!("umount {place}")));
         assert!(filled.is_err() && refused.is_err());
         assert!(!left, "a part of it is in the way");
@@ -420,6 +471,43 @@ mod tests {
         std::fs::write(&path, "another").unwrap();
         made.remove().unwrap();
         assert!(path.exists() && other.exists());
+    }
+
+    #[test]
+    fn a_new_key_file_that_another_uses_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let made = create(&path, b"secret", CHEAP).unwrap();
+        let users = [
+            read(&path, b"secret").unwrap(),
+            read(&path, b"secret").unwrap(),
+        ];
+        for (_, user) in users {
+            let left = made.remove().unwrap_err().to_string();
+            assert!(left.contains("uses it") && path.exists(), "{left}");
+            drop(user);
+        }
+        let removing = File::open(&path).unwrap();
+        removing.lock().unwrap();
+        let refused = read(&path, b"secret").unwrap_err().to_string();
+        assert!(refused.contains("try again"), "{refused}");
+        removing.unlock().unwrap();
+        made.remove().unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_key_file_that_was_removed_while_it_was_opened_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let made = create(&path, b"secret", CHEAP).unwrap();
+        let opened = File::open(&path).unwrap();
+        made.remove().unwrap();
+        let gone = InUse::of(opened.try_clone().unwrap(), &path).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        create(&path, b"secret", CHEAP).unwrap();
+        let other = InUse::of(opened, &path).unwrap_err().to_string();
+        assert!(other.contains("another file"), "{other}");
     }
 
     #[test]

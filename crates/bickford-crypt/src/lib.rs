@@ -36,7 +36,7 @@ use bickford::FileSystem;
 use bickford::layer::Needs;
 
 use file::Inner;
-use keys::Keys;
+use keys::{InUse, Keys};
 use zeroize::Zeroizing;
 
 pub use geometry::SIZE_MAX;
@@ -82,7 +82,7 @@ pub fn create_key_file(path: &Path, passphrase: &[u8], cost: Cost) -> Result<New
 /// # Errors
 /// When the file cannot be read or holds none.
 pub fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let read = read_bounded(path, PASSPHRASE_MAX);
+    let read = File::open(path).and_then(|file| read_bounded(&file, PASSPHRASE_MAX));
     let mut passphrase =
         Zeroizing::new(read.map_err(|error| Error::File(path.to_owned(), error.to_string()))?);
     if passphrase.len() as u64 > PASSPHRASE_MAX {
@@ -102,9 +102,9 @@ pub fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
 }
 
 /// Reads a file, and at most one byte more than `most`.
-fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+fn read_bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    file.take(most + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -112,20 +112,25 @@ fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 #[derive(Debug)]
 pub struct Crypt {
     inner: Arc<Inner>,
+    _key_file: Option<InUse>,
 }
 
 impl Crypt {
-    /// Over `lower`, with the master key of a key file.
+    /// Over `lower`, with the master key of a key file. That is locked (shared, flock(2)) as long as this lives, so that
+    /// [`NewKeyFile::remove`] leaves it; where its file system has no locks it is not.
     ///
     /// # Errors
-    /// When the file cannot be read, is no key file, or the passphrase does not open it.
+    /// When the file cannot be read, is no key file, another process removes it, or the passphrase does not open it.
     pub fn open(
         lower: Box<dyn FileSystem>,
         key_file: &Path,
         passphrase: &[u8],
     ) -> Result<Self, Error> {
-        let master = keys::read(key_file, passphrase)?;
-        Ok(Self::with_master(lower, &master))
+        let (master, in_use) = keys::read(key_file, passphrase)?;
+        Ok(Self {
+            _key_file: Some(in_use),
+            ..Self::with_master(lower, &master)
+        })
     }
 
     /// Over `lower`, with a master key.
@@ -133,6 +138,7 @@ impl Crypt {
     pub fn with_master(lower: Box<dyn FileSystem>, master: &[u8; 32]) -> Self {
         Self {
             inner: Arc::new(Inner::new(lower, Keys::from_master(master))),
+            _key_file: None,
         }
     }
 

@@ -74,10 +74,15 @@ fn mount<A>(
     let waiting = Waiting::on("the mount point", mountpoint);
     let mounted = bickford::mount::mount(mountpoint, &given.mount_options);
     drop(waiting);
-    let mounted = mounted.map_err(|error| {
-        remove_keys(&layers);
-        Failure::from(error)
-    })?;
+    let mounted = match mounted {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            // As long as it lives it uses its keys.
+            drop(served);
+            remove_keys(&layers);
+            return Err(Failure::from(error));
+        }
+    };
     told(&mounted.guard);
     let session = Session::on_mount(served, mounted, config);
     let session = session.map_err(|error| Failure::of_start(&error))?;
