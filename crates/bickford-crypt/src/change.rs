@@ -60,6 +60,15 @@ impl File {
         });
     }
 
+    /// Writes plaintext where the file ends below.
+    pub(crate) fn append(self, data: Vec<u8>, then: Then) {
+        let file = self.clone();
+        self.size(move |size| match size {
+            Ok(size) => file.change_of(size, size, data, then),
+            Err(errno) => then(Err(errno)),
+        });
+    }
+
     fn change_of(self, size: u64, offset: u64, data: Vec<u8>, then: Then) {
         let end = offset.saturating_add(data.len() as u64);
         if size > SIZE_MAX {

@@ -565,13 +565,21 @@ impl FileSystem for Crypt {
         if length == 0 {
             return reply.ok(Written(0));
         }
+        // The kernel's offset is the size that it knows: others may have appended since. With its write-back cache it
+        // alone knows where the file ends.
+        let writes_back = cx.protocol().flags.contains(InitFlags::WRITEBACK_CACHE)
+            || op.write_flags.contains(WriteFlags::CACHE);
+        let append = op.flags & O_APPEND != 0 && !writes_back;
         self.inner.queues.enter(op.node, Mode::Write, move |turn| {
             let then = move |result: Result<(), Errno>| {
                 drop(turn);
                 let length = u32::try_from(length).unwrap_or(u32::MAX);
                 reply.complete(result.map(|()| Written(length)));
             };
-            file.change(offset, data, Box::new(then));
+            match append {
+                true => file.append(data, Box::new(then)),
+                false => file.change(offset, data, Box::new(then)),
+            }
         });
     }
 

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bickford::abi::InitFlags;
 use bickford::ops::{
     Attr, Attributes, Create, Created, Data, Directory, DirectoryEntry, Entry, Forget, Getattr,
     Link, Lookup, Mkdir, Mknod, Open, Opened, Read, Readdir, Readdirplus, Readlink, Release,
     Rename, Setattr, Symlink, Target, Unlink, Write, Written,
 };
-use bickford::{Context, Errno, FileHandle, FileSystem, Interrupt, NodeId, Reply};
+use bickford::{Context, Errno, FileHandle, FileSystem, Interrupt, Negotiation, NodeId, Reply};
 
 /// What changed the bytes of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,8 @@ pub(crate) struct State {
     pub(crate) no_open: bool,
     /// How many changes still begin before the caller gets a signal.
     pub(crate) signal: Option<usize>,
+    /// Whether a write-back cache is asked for.
+    pub(crate) write_back: bool,
     /// Of the request that last asked for attributes.
     interrupt: Arc<Interrupt>,
     next: u64,
@@ -201,6 +204,13 @@ impl Lower {
 }
 
 impl FileSystem for Lower {
+    fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+        if self.state().write_back {
+            negotiation.want(InitFlags::WRITEBACK_CACHE);
+        }
+        Ok(())
+    }
+
     fn forget(&self, forgets: &[Forget]) {
         let mut state = self.state();
         for forget in forgets {
@@ -360,6 +370,8 @@ impl FileSystem for Lower {
             return reply.error(errno);
         }
         assert_eq!(op.handle.0, op.node.0 + 1000);
+        let append = op.flags & libc::O_APPEND as u32;
+        assert_eq!(append, 0, "bytes below go where they belong");
         let mut data = op.data.bytes().unwrap().into_owned();
         let mut state = self.state();
         if let Some(space) = state.space {

@@ -1,7 +1,7 @@
 //! Whatever is written is what is read, whatever the sizes, orders and threads.
 
 use bickford::NodeId;
-use bickford::abi::Opcode;
+use bickford::abi::{Opcode, WriteFlags};
 
 use super::lower::{Lower, Mutation};
 use super::mount::{File, Mount};
@@ -99,6 +99,37 @@ fn requests_in_flight_take_their_turns() {
             assert_eq!(mount.kernel.answer(unique).unwrap().error, 0);
         }
         assert_eq!(mount.read_all(file).unwrap(), model);
+    }
+}
+
+#[test]
+fn appending_goes_where_the_file_ends_by_then() {
+    const APPEND: i32 = libc::O_APPEND;
+    for write_back in [false, true] {
+        let lower = Lower::new();
+        lower.state().write_back = write_back;
+        let (mut one, mut two) = (Mount::over(lower.clone()), Mount::over(lower));
+        let file = one.create(1, b"file").unwrap();
+        one.write(file, 0, &[1; 5000]).unwrap();
+        let node = two.lookup(1, b"file").unwrap().nodeid;
+        let other = two.open(node, libc::O_WRONLY | APPEND).unwrap();
+        let plain = WriteFlags::empty();
+        two.write_with(other, (APPEND, plain), 5000, &[2; 4000])
+            .unwrap();
+        // The size is one that was cached before.
+        one.write_with(file, (APPEND, plain), 5000, &[3; 10])
+            .unwrap();
+        let mut expected = [vec![1; 5000], vec![2; 4000], vec![3; 10]].concat();
+        if write_back {
+            expected.truncate(9000);
+            expected[5000..5010].fill(3);
+        }
+        assert!(one.read_all(file).unwrap() == expected, "{write_back}");
+        // What is written back has its place.
+        one.write_with(file, (APPEND, WriteFlags::CACHE), 7, &[4; 10])
+            .unwrap();
+        expected[7..17].fill(4);
+        assert!(two.read_all(other).unwrap() == expected, "{write_back}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bickford::abi::{
     AttrOut, CreateIn, CreateOut, EntryOut, GetattrIn, InitFlags, MkdirIn, MknodIn, Opcode, OpenIn,
-    OpenOut, ReadIn, ReleaseIn, SetattrIn, SetattrValid, WriteIn,
+    OpenOut, ReadIn, ReleaseIn, SetattrIn, SetattrValid, WriteFlags, WriteIn,
 };
 use bickford::transport::memory::{Kernel, Message};
 use bickford_crypt::Crypt;
@@ -131,7 +131,6 @@ impl Mount {
             fh: file.handle,
             offset,
             size: data.len() as u32,
-            flags: libc::O_APPEND as u32,
             ..WriteIn::default()
         };
         [input.as_bytes(), data].concat()
@@ -143,6 +142,27 @@ impl Mount {
         done(&answer, || {
             assert_eq!(answer.body[..4], (data.len() as u32).to_ne_bytes());
         })
+    }
+
+    /// A write(2) of a file with these flags of open(2), and these of FUSE.
+    pub(crate) fn write_with(
+        &mut self,
+        file: File,
+        (flags, write_flags): (i32, WriteFlags),
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), i32> {
+        let input = WriteIn {
+            fh: file.handle,
+            offset,
+            size: data.len() as u32,
+            flags: flags as u32,
+            write_flags: write_flags.bits(),
+            ..WriteIn::default()
+        };
+        let body = [input.as_bytes(), data].concat();
+        let answer = self.call(Opcode::Write, file.node, &body);
+        done(&answer, || ())
     }
 
     pub(crate) fn truncate(&mut self, file: File, open: bool, size: u64) -> Result<u64, i32> {
