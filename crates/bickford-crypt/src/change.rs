@@ -33,6 +33,8 @@ struct Old {
 struct Change {
     /// Not interrupted once something is written, for then all of it is to be, or to be put back.
     file: File,
+    /// With its last piece all of it is synced.
+    sync: u32,
     /// The caller's context.
     asked: DetachedContext,
     offset: u64,
@@ -69,7 +71,7 @@ impl File {
         });
     }
 
-    fn change_of(self, size: u64, offset: u64, data: Vec<u8>, then: Then) {
+    fn change_of(mut self, size: u64, offset: u64, data: Vec<u8>, then: Then) {
         let end = offset.saturating_add(data.len() as u64);
         if size > SIZE_MAX {
             return then(Err(damaged(self.node, last_block(size), "the end")));
@@ -103,6 +105,7 @@ impl File {
         }
         let change = Change {
             asked: self.cx.clone(),
+            sync: std::mem::take(&mut self.sync),
             file: self,
             offset,
             data,
@@ -298,7 +301,10 @@ impl Change {
         if first <= last_block(self.size) {
             self.reached = end;
         }
-        let file = self.file.clone();
+        let mut file = self.file.clone();
+        if self.ranges.is_empty() {
+            file.sync = self.sync;
+        }
         file.write_below(position(first), &sealed, move |written| match written {
             Ok(()) => run(move || self.write_chunk()),
             Err(errno) => self.undo(errno),

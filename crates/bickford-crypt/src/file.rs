@@ -42,6 +42,8 @@ pub(crate) struct File {
     pub(crate) id: FileId,
     /// Flags of what is written: whether set-id bits are cleared, whether the caller is known.
     pub(crate) flags: WriteFlags,
+    /// Of open(2): whether what is written is to be on the disk before it is answered.
+    pub(crate) sync: u32,
 }
 
 /// Neighbouring blocks of a file.
@@ -188,6 +190,7 @@ impl File {
             handle,
             id,
             flags: WriteFlags::empty(),
+            sync: 0,
         }
     }
 
@@ -273,6 +276,7 @@ impl File {
     ) {
         let mut op = Write::new(self.node, self.handle, offset, bytes);
         op.write_flags = self.flags;
+        op.flags = self.sync;
         let length = bytes.len();
         let reply = Reply::intercept(move |result: Result<Written, Errno>| {
             then(result.and_then(|written| {

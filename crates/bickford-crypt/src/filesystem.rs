@@ -32,6 +32,8 @@ const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 const O_DIRECT: u32 = 0o40000;
+/// That of O_DSYNC, too.
+const O_SYNC: u32 = 0o4_010_000;
 
 /// Flags for the file below: whoever writes also reads, at offsets of ours.
 fn flags_below(flags: u32) -> u32 {
@@ -557,6 +559,7 @@ impl FileSystem for Crypt {
             return reply.error(Errno::BADF);
         };
         file.flags = op.write_flags & (WriteFlags::KILL_SUIDGID | WriteFlags::CACHE);
+        file.sync = op.flags & O_SYNC;
         let data = match op.data.bytes() {
             Ok(data) => data.into_owned(),
             Err(error) => return reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),

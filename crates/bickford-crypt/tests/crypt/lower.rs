@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) no_open: bool,
     /// How many changes still begin before the caller gets a signal.
     pub(crate) signal: Option<usize>,
+    /// Flags of open(2) of each write.
+    pub(crate) written_with: Vec<i32>,
     /// Whether a write-back cache is asked for.
     pub(crate) write_back: bool,
     /// Of the request that last asked for attributes.
@@ -370,10 +372,11 @@ impl FileSystem for Lower {
             return reply.error(errno);
         }
         assert_eq!(op.handle.0, op.node.0 + 1000);
-        let append = op.flags & libc::O_APPEND as u32;
-        assert_eq!(append, 0, "bytes below go where they belong");
+        let flags = op.flags as i32;
+        assert_eq!(flags & libc::O_APPEND, 0, "bytes go where they belong");
         let mut data = op.data.bytes().unwrap().into_owned();
         let mut state = self.state();
+        state.written_with.push(flags);
         if let Some(space) = state.space {
             // What is there already is overwritten without more space; what is left out takes it.
             let (offset, length) = (op.offset as usize, state.file(op.node).len());

@@ -134,6 +134,33 @@ fn appending_goes_where_the_file_ends_by_then() {
 }
 
 #[test]
+fn the_last_piece_of_what_is_to_be_synced_is() {
+    let mut mount = Mount::over(Lower::new());
+    let file = mount.create(1, b"file").unwrap();
+    mount.write(file, 0, &[1; 100]).unwrap();
+    let plain = WriteFlags::empty();
+    // New blocks go before the old last one.
+    for (flags, length, pieces) in [
+        (libc::O_DSYNC, 10, 1),
+        (libc::O_SYNC | libc::O_APPEND, 5000, 2),
+    ] {
+        mount.lower.state().written_with.clear();
+        mount
+            .write_with(file, (flags, plain), 50, &vec![2; length])
+            .unwrap();
+        let mut expected = vec![0; pieces];
+        expected[pieces - 1] = flags & libc::O_SYNC;
+        assert_eq!(mount.lower.state().written_with, expected);
+    }
+    // What is put back then need not be.
+    mount.lower.state().written_with.clear();
+    mount.lower.state().fails = Some((0, 0));
+    let failed = mount.write_with(file, (libc::O_SYNC, plain), 0, &[3; 10]);
+    assert_eq!(failed, Err(libc::EIO));
+    assert_eq!(mount.lower.state().written_with, [libc::O_SYNC, 0]);
+}
+
+#[test]
 fn nothing_of_the_contents_shows_below() {
     let mut mount = Mount::over(Lower::new());
     let file = mount.create(1, b"file").unwrap();
