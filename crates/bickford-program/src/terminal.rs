@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use bickford_layers::log::misleads;
+
 static NAME: OnceLock<String> = OnceLock::new();
 
 /// Sets the name by which the program speaks of itself: in messages, in the log, and as a process. Once.
@@ -40,10 +42,10 @@ pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "{}: {}", name(), escaped(text));
 }
 
-/// Text with the characters that a terminal obeys, which names of files may have, written as Rust writes them.
+/// Text with the characters that mislead (see [`misleads`]), which names of files may have, written as Rust writes them.
 #[must_use]
 pub fn escaped(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
+    let shown = |c: char| match misleads(c) {
         true => c.escape_default().to_string(),
         false => c.to_string(),
     };
@@ -53,6 +55,18 @@ pub fn escaped(text: &str) -> String {
 /// Text without these characters: names of processes, and what another user's daemon says, may have them.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
+    let shown = |c: char| if misleads(c) { '?' } else { c };
     text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_looks_like_another() {
+        let odd = "a\u{1b}[0m\u{2028}b\u{202e}gr\u{fc}n";
+        assert_eq!(escaped(odd), "a\\u{1b}[0m\\u{2028}b\\u{202e}gr\u{fc}n");
+        assert_eq!(printable(odd), "a?[0m?b?gr\u{fc}n");
+    }
 }

@@ -23,6 +23,7 @@
 //! `path`, `new_path`, `name`, `xattr`, `handle`, `offset`, `length`, `flags`, `entry`, `opened`,
 //! `bytes`, `error`, and `us`. Where a path is not known, `node` and `name` say what is meant; the
 //! known path is the last one by which the node was found. In paths and names, control characters,
+//! Unicode's separators of lines and paragraphs and what turns the direction of text ([`misleads`]),
 //! backslashes, and bytes that are not UTF-8, are written as `\xNN`, so that no name can forge a
 //! line.
 
@@ -45,6 +46,7 @@ use crate::registry::{Built, Entry, stack};
 use crate::spec::{Options, parse_size};
 use output::Rotation;
 use record::Record;
+pub use record::misleads;
 use writer::Writer;
 
 /// How the layer is asked for.

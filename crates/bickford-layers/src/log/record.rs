@@ -22,12 +22,24 @@ pub(super) struct Record<'a> {
     took: Duration,
 }
 
+/// Whether text that is shown may seem to be another with this character: terminals obey it, readers end a line at it,
+/// or what is around it is shown in another order.
+#[must_use]
+pub fn misleads(character: char) -> bool {
+    let separates = matches!(character, '\u{2028}' | '\u{2029}');
+    let turns = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || separates || turns
+}
+
 /// A name that cannot be mistaken for anything else in a line.
 pub(super) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            if character.is_control() || character == '\\' {
+            if misleads(character) || character == '\\' {
                 let mut buffer = [0; 4];
                 for byte in character.encode_utf8(&mut buffer).bytes() {
                     let _ = write!(text, "\\x{byte:02x}");
@@ -179,5 +191,13 @@ mod tests {
         assert_eq!(escape(b"a\nb\\x0a\x1b[0m"), "a\\x0ab\\x5cx0a\\x1b[0m");
         assert_eq!(escape("gr\u{fc}n\u{85}".as_bytes()), "gr\u{fc}n\\xc2\\x85");
         assert_eq!(escape(b"\xff\xfe"), "\\xff\\xfe");
+        assert_eq!(
+            escape("a\u{2028}b\u{2029}c".as_bytes()),
+            "a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9c"
+        );
+        for turning in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars() {
+            let escaped = escape(turning.to_string().as_bytes());
+            assert!(escaped.is_ascii(), "{escaped:?}");
+        }
     }
 }
