@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bickford::abi::WriteFlags;
 use bickford::ops::{Attr, Attributes, Data, Getattr, Opened, Read, Release, Write, Written};
@@ -94,8 +95,12 @@ impl Inner {
         }
     }
 
-    /// Attributes as they are shown.
-    pub(crate) fn shown(attr: &mut Attr) {
+    /// Attributes as they are shown, and how long they are kept. Of an empty file nothing is read, so that the kernel
+    /// is to ask each time whether it rightly is one.
+    pub(crate) fn shown(attr: &mut Attr, valid: &mut Duration) {
+        if looks_empty(attr) {
+            *valid = Duration::ZERO;
+        }
         match attr.file_type() {
             0o100_000 => attr.size = plain_size(attr.size),
             0o120_000 => attr.size = names::plain_length(attr.size),
@@ -156,6 +161,11 @@ impl Inner {
         });
         self.lower.0.read(&cx.context(), op, reply);
     }
+}
+
+/// Whether a file with these attributes below is shown as empty.
+fn looks_empty(attr: &Attr) -> bool {
+    attr.file_type() == 0o100_000 && attr.size == lower_length(0)
 }
 
 /// The bytes of an answer.
@@ -256,6 +266,27 @@ impl File {
     /// Asks how long the file is.
     pub(crate) fn size(&self, then: impl FnOnce(Result<u64, Errno>) + Send + 'static) {
         self.length_below(|length| then(length.map(plain_size)));
+    }
+
+    /// Attributes below of an open file. Where it wrongly looks empty it gets a byte: whoever reads that meets the
+    /// damage.
+    pub(crate) fn verified(
+        self,
+        mut answer: Attributes,
+        then: impl FnOnce(Attributes) + Send + 'static,
+    ) {
+        if !looks_empty(&answer.attr) {
+            return then(answer);
+        }
+        let (cx, known) = (self.cx.clone(), self.id);
+        let inner = Arc::clone(&self.inner);
+        inner.identify(&cx, self.node, self.handle, true, move |id| {
+            if id != Ok(known) {
+                answer.attr.size = lower_length(1);
+                answer.valid = Duration::ZERO;
+            }
+            then(answer);
+        });
     }
 
     /// Asks how long the file below is.

@@ -47,11 +47,12 @@ fn flags_below(flags: u32) -> u32 {
 /// A reply for the file system below, of whose answer `attr` are attributes: they go on as they are shown.
 fn shown<A: Answer>(
     reply: Reply<A>,
-    attr: impl FnOnce(&mut A) -> &mut Attr + Send + 'static,
+    attr: impl FnOnce(&mut A) -> (&mut Attr, &mut Duration) + Send + 'static,
 ) -> Reply<A> {
     reply.wrap(move |result: Result<A, Errno>, reply| {
         reply.complete(result.map(|mut answer| {
-            Inner::shown(attr(&mut answer));
+            let (attr, valid) = attr(&mut answer);
+            Inner::shown(attr, valid);
             answer
         }));
     })
@@ -269,7 +270,7 @@ impl Crypt {
             && rest.modified.is_none()
             && rest.changed.is_none()
             && !rest.kill_suidgid;
-        let below = shown(reply, |answer| &mut answer.attr);
+        let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
         let cx = cx.context();
         if nothing {
             let op = Getattr::new(rest.node, rest.handle);
@@ -343,7 +344,7 @@ impl FileSystem for Crypt {
 
     fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         sealed!(self, reply, op, name);
-        let below = shown(reply, |entry| &mut entry.attr);
+        let below = shown(reply, |entry| (&mut entry.attr, &mut entry.attr_valid));
         self.inner.lower.0.lookup(cx, op, below);
     }
 
@@ -369,7 +370,7 @@ impl FileSystem for Crypt {
 
     fn link(&self, cx: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
         sealed!(self, reply, op, new_name);
-        let below = shown(reply, |entry| &mut entry.attr);
+        let below = shown(reply, |entry| (&mut entry.attr, &mut entry.attr_valid));
         self.inner.lower.0.link(cx, op, below);
     }
 
@@ -383,7 +384,7 @@ impl FileSystem for Crypt {
             Err(errno) => return reply.error(errno),
         };
         op.target = &target;
-        let below = shown(reply, |entry| &mut entry.attr);
+        let below = shown(reply, |entry| (&mut entry.attr, &mut entry.attr_valid));
         self.inner.lower.0.symlink(cx, op, below);
     }
 
@@ -399,12 +400,21 @@ impl FileSystem for Crypt {
     }
 
     fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        let below = shown(reply, |answer| &mut answer.attr);
+        let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
+        // The kernel says by which open file it asks when it is to read.
+        let opened = op.handle.and_then(|handle| self.file(cx, op.node, handle));
+        let below = match opened {
+            None => below,
+            Some(file) => below.wrap(|result: Result<Attributes, Errno>, reply| match result {
+                Ok(answer) => file.verified(answer, |answer| reply.ok(answer)),
+                Err(errno) => reply.error(errno),
+            }),
+        };
         self.inner.lower.0.getattr(cx, op, below);
     }
 
     fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
-        let below = shown(reply, |answer| &mut answer.attr);
+        let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
         self.inner.lower.0.statx(cx, op, below);
     }
 
@@ -420,7 +430,7 @@ impl FileSystem for Crypt {
 
     fn setattr(&self, cx: &Context<'_>, mut op: Setattr, reply: Reply<Attributes>) {
         let Some(size) = op.size.take() else {
-            let below = shown(reply, |answer| &mut answer.attr);
+            let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
             return self.inner.lower.0.setattr(cx, op, below);
         };
         if size > crate::SIZE_MAX {

@@ -87,7 +87,7 @@ impl State {
 
     fn entry(&mut self, node: NodeId) -> Entry {
         *self.lookups.entry(node).or_default() += 1;
-        Entry::new(node, self.attr(node), Duration::ZERO)
+        Entry::new(node, self.attr(node), Duration::from_secs(1))
     }
 
     /// How much of a change is done before it fails, where it is to fail.
@@ -239,7 +239,7 @@ impl FileSystem for Lower {
         self.answer(move || {
             reply.ok(Attributes {
                 attr,
-                valid: Duration::ZERO,
+                valid: Duration::from_secs(1),
             });
         });
     }
@@ -263,7 +263,7 @@ impl FileSystem for Lower {
         self.answer(move || {
             reply.ok(Attributes {
                 attr,
-                valid: Duration::ZERO,
+                valid: Duration::from_secs(1),
             });
         });
     }

@@ -1,8 +1,8 @@
 //! The kernel's side: the calls of an application as requests.
 
 use bickford::abi::{
-    AttrOut, CreateIn, CreateOut, EntryOut, GetattrIn, InitFlags, MkdirIn, MknodIn, Opcode, OpenIn,
-    OpenOut, ReadIn, ReleaseIn, SetattrIn, SetattrValid, WriteFlags, WriteIn,
+    AttrOut, CreateIn, CreateOut, EntryOut, GetattrFlags, GetattrIn, InitFlags, MkdirIn, MknodIn,
+    Opcode, OpenIn, OpenOut, ReadIn, ReleaseIn, SetattrIn, SetattrValid, WriteFlags, WriteIn,
 };
 use bickford::transport::memory::{Kernel, Message};
 use bickford_crypt::Crypt;
@@ -176,6 +176,19 @@ impl Mount {
         };
         let answer = self.call(Opcode::Setattr, file.node, input.as_bytes());
         done(&answer, || answer.read::<AttrOut>().unwrap().attr.size)
+    }
+
+    /// What the kernel asks for before it reads, where it has no attributes that are still valid.
+    pub(crate) fn size_of_open(&mut self, file: File) -> u64 {
+        let input = GetattrIn {
+            getattr_flags: GetattrFlags::FH.bits(),
+            fh: file.handle,
+            ..GetattrIn::default()
+        };
+        let answer = self.call(Opcode::Getattr, file.node, input.as_bytes());
+        let out: AttrOut = answer.read().unwrap();
+        assert_eq!((out.attr_valid, out.attr_valid_nsec), (0, 0));
+        out.attr.size
     }
 
     pub(crate) fn size(&mut self, node: u64) -> u64 {

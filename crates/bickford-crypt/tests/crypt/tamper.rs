@@ -98,6 +98,32 @@ fn truncation_below_an_open_file_is_noticed() {
 }
 
 #[test]
+fn an_open_file_that_is_cut_to_the_length_of_an_empty_one_is_not_empty() {
+    let (mut mount, node, below) = written(&contents(9000));
+    let file = mount.open(node, libc::O_RDONLY).unwrap();
+    put(&mount, node, below[..72].to_vec());
+    // No size is kept that would tell the kernel not to read.
+    let entry = mount.lookup(1, b"file").unwrap();
+    assert_eq!((entry.attr_valid, entry.attr_valid_nsec), (0, 0));
+    assert_eq!(mount.size_of_open(file), 1);
+    assert_eq!(mount.read(file, 0, 4096), Err(libc::EIO));
+    // Others may empty it.
+    put(&mount, node, below);
+    let mut other = Mount::over(mount.lower.clone());
+    let found = other.lookup(1, b"file").unwrap().nodeid;
+    let writer = other.open(found, libc::O_RDWR).unwrap();
+    assert_eq!(other.truncate(writer, true, 0).unwrap(), 0);
+    assert_eq!(mount.size_of_open(file), 0);
+    assert_eq!(mount.read(file, 0, 4096).unwrap(), b"");
+    // One of another file is none.
+    let (_, _, empty) = written(b"");
+    put(&mount, node, empty);
+    assert_eq!(mount.size_of_open(file), 1);
+    mount.close(file);
+    other.close(writer);
+}
+
+#[test]
 fn blocks_do_not_stand_for_each_other() {
     let (mut mount, node, below) = written(&contents(3 * 4096));
     let block = |n: usize| below[32 + n * SLOT..32 + (n + 1) * SLOT].to_vec();
