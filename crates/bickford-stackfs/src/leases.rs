@@ -70,7 +70,7 @@ impl StackFs {
         attempt: impl Fn(&Inner, &Context<'_>, &Reply<A>) -> Result<A, Errno> + Send + 'static,
     ) {
         match attempt(&self.inner, cx, &reply) {
-            Err(Errno::AGAIN) if reply.may_wait() => match patience(&self.inner) {
+            Err(Errno::AGAIN) if reply.may_wait() && cx.may_wait() => match patience(&self.inner) {
                 Some(Duration::ZERO) => reply.error(Errno::AGAIN),
                 patience => self.later(patience, cx, reply, attempt),
             },

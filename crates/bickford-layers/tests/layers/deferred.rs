@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bickford::abi::{InHeader, InterruptIn, Opcode};
+use bickford::abi::{InHeader, InterruptIn, Opcode, SetattrIn, SetattrValid};
 use bickford::transport::{Outgoing, Responder, Ticket};
 use zerocopy::IntoBytes;
 
@@ -72,6 +72,23 @@ impl Responder for Short {
     }
 }
 
+/// Has a request answered that comes from such a queue, and tells how many answers there were.
+fn short_of_entries(fixture: &Fixture, opcode: Opcode, body: &[u8]) -> usize {
+    let server = fixture.kernel.server();
+    let header = InHeader {
+        len: (size_of::<InHeader>() + body.len()) as u32,
+        opcode: opcode as u32,
+        unique: 1000,
+        nodeid: 2,
+        ..InHeader::default()
+    };
+    let short = Arc::new(Short::default());
+    let responder: Arc<dyn Responder> = short.clone();
+    let message = [header.as_bytes(), body].concat();
+    server.process_bytes(&server.worker(3), &message, &responder);
+    short.0.load(Ordering::SeqCst)
+}
+
 #[test]
 fn what_may_not_wait_is_answered_at_once() {
     for specs in [
@@ -80,23 +97,30 @@ fn what_may_not_wait_is_answered_at_once() {
         &["stats", "delay:read=36000s", "readonly"],
     ] {
         let fixture = fixture(specs);
-        let server = fixture.kernel.server();
-        let body = read(1 << 20);
-        let header = InHeader {
-            len: (size_of::<InHeader>() + body.len()) as u32,
-            opcode: Opcode::Read as u32,
-            unique: 1000,
-            nodeid: 2,
-            ..InHeader::default()
-        };
-        let short = Arc::new(Short::default());
-        let responder: Arc<dyn Responder> = short.clone();
-        let message = [header.as_bytes(), &body].concat();
-        server.process_bytes(&server.worker(3), &message, &responder);
-        assert_eq!(short.0.load(Ordering::SeqCst), 1, "{specs:?}");
+        let answers = short_of_entries(&fixture, Opcode::Read, &read(1 << 20));
+        assert_eq!(answers, 1, "{specs:?}");
         let report = fixture.summary.report();
         assert!(report.contains("1 answers were not"), "{report}");
     }
+}
+
+/// `crypt` opens the file itself, by a reply of its own.
+#[test]
+fn nor_does_what_a_layer_above_asks_for_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name| directory.path().join(name).display().to_string();
+    std::fs::write(file("passphrase"), "secret").unwrap();
+    let given = format!("key={},passphrase-file={}", file("key"), file("passphrase"));
+    let crypt = format!("crypt:{given},create=true,memory=32K,passes=1");
+    let fixture = fixture(&[&crypt, "delay:open=36000s"]);
+    let truncate = SetattrIn {
+        valid: SetattrValid::SIZE.bits(),
+        ..SetattrIn::default()
+    };
+    let answers = short_of_entries(&fixture, Opcode::Setattr, truncate.as_bytes());
+    assert_eq!(answers, 1);
+    let report = fixture.summary.report();
+    assert!(report.contains("1 answers were not"), "{report}");
 }
 
 #[test]

@@ -105,6 +105,16 @@ impl Context<'_> {
         }
     }
 
+    /// Whether what the answer to this request needs may wait: [`Reply::may_wait`](crate::Reply::may_wait) of that answer,
+    /// which a reply made by [`Reply::intercept`](crate::Reply::intercept) knows nothing of.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        match self.origin {
+            Origin::Handler(responder) => responder.may_wait(),
+            Origin::Detached(responder) => may_wait(responder),
+        }
+    }
+
     /// The request, which is not answered yet, has changed attributes of a node that it does not name, and that the
     /// kernel drops, without more, when it is answered: of what a RENAME has moved, where that changes a time. What is
     /// named, a directory for one, need not be told. Where somebody else may have asked for them before, the kernel is
@@ -131,10 +141,15 @@ impl Context<'_> {
             extensions: self.extensions.as_bytes().into(),
             slot: self.slot,
             shared: Arc::clone(self.shared),
-            responder: match self.origin {
-                Origin::Handler(responder) => Arc::downgrade(responder),
-                Origin::Detached(responder) => Weak::clone(responder),
-            },
+            responder: self.responder(),
+        }
+    }
+
+    /// Who sends the answer to this request, as long as there is none.
+    pub(crate) fn responder(&self) -> Weak<dyn Responder> {
+        match self.origin {
+            Origin::Handler(responder) => Arc::downgrade(responder),
+            Origin::Detached(responder) => Weak::clone(responder),
         }
     }
 
@@ -148,6 +163,11 @@ impl Context<'_> {
         }
         detached
     }
+}
+
+/// As [`Context::may_wait`]; what comes after the answer waits as long as it likes.
+pub(crate) fn may_wait(responder: &Weak<dyn Responder>) -> bool {
+    responder.upgrade().is_none_or(|it| it.may_wait())
 }
 
 /// A context that outlives the handler of its request; see [`Context::detach`].

@@ -9,6 +9,7 @@ mod limits;
 mod server;
 
 pub(crate) use activity::Activity;
+pub(crate) use context::may_wait;
 pub use context::{Context, DetachedContext};
 pub(crate) use crossing::{Crosser, Crossing};
 pub use in_flight::{InFlight, InFlightRequest};

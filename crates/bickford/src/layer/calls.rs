@@ -211,8 +211,8 @@ impl Resume {
         drop(self);
     }
 
-    /// Whether the answer may be held back: [`Reply::may_wait`](crate::Reply::may_wait), as it was when
-    /// the layer got this.
+    /// Whether the answer may be held back: [`Reply::may_wait`](crate::Reply::may_wait) and
+    /// [`Context::may_wait`](crate::Context::may_wait), as it was when the layer got this.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         self.may_wait

@@ -11,7 +11,7 @@ use super::held::{Closing, Held};
 use super::needs::{SPARING, with_flushes};
 use super::{Layer, Needs, OperationKind, OperationSet, Switches};
 use crate::NodeId;
-use crate::dispatch::Context;
+use crate::dispatch::{Context, may_wait};
 use crate::filesystem::{FileSystem, Negotiation};
 #[allow(
     clippy::wildcard_imports,
@@ -187,6 +187,7 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
         let kept = op.keep(self.needs.contents);
         let mut done = Done::new(cx, kind, self.timed, self.defer.contains(kind));
         let closing = below.then(|| Closing::of(cx, op)).flatten();
+        let deferred = self.defer.contains(kind).then(|| cx.responder());
         let inner = Arc::clone(self);
         reply.wrap(move |mut result, reply| {
             if inner.post.contains(kind) {
@@ -196,12 +197,13 @@ impl<L: Layer, F: FileSystem> Inner<L, F> {
                     held.give_back(Held::of(&result), &inner.lower, closing.as_deref());
                 }
             }
-            if !inner.defer.contains(kind) {
+            let Some(responder) = deferred else {
                 return reply.complete(result);
-            }
+            };
             let outcome = outcome(&result);
             let resume = Resume {
-                may_wait: reply.may_wait(),
+                // Of a reply that a layer above made itself the request alone tells.
+                may_wait: reply.may_wait() && may_wait(&responder),
                 resume: Some(Box::new(move || reply.complete(result))),
             };
             inner.guarded("holding an answer back", || {

@@ -139,7 +139,9 @@ impl<A: Answer> Reply<A> {
     /// 512. When they are used up, no further request comes from that CPU, nor one that those that
     /// wait are waiting for. So this is false when few are left; then answer now, with an error such
     /// as ENOLCK where nothing else can be said. It holds for the moment: ask right before keeping
-    /// the reply. A reply that another thread is about to answer in any case need not ask.
+    /// the reply. A reply that another thread is about to answer in any case need not ask. One that a layer made
+    /// by [`Self::intercept`] tells nothing of the request that it is made for: [`Context::may_wait`](crate::Context::may_wait)
+    /// does.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         match &self.route {
