@@ -21,6 +21,7 @@ mod filesystem;
 mod geometry;
 mod keys;
 mod listing;
+mod making;
 mod names;
 mod queue;
 #[cfg(test)]
