@@ -86,6 +86,7 @@ impl File {
         }
         let (mut first, mut last) = (offset / BLOCK, end.saturating_sub(1) / BLOCK);
         if grows {
+            self.inner.found_longer(self.node);
             first = first.min(last_block(size));
             last = last_block(target);
         }

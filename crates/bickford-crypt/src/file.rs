@@ -1,6 +1,6 @@
 //! Open files: headers, and reading blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +20,16 @@ pub(crate) struct Inner {
     pub(crate) lower: Lower,
     pub(crate) keys: Keys,
     pub(crate) queues: Queues,
-    /// The ids of open files, and how often each is open: handles need not differ.
-    ids: Mutex<HashMap<(NodeId, FileHandle), (FileId, u64)>>,
+    opens: Mutex<Opens>,
+}
+
+/// What is known of open files.
+#[derive(Debug, Default)]
+struct Opens {
+    /// Their ids, and how often each is open: handles need not differ.
+    ids: HashMap<(NodeId, FileHandle), (FileId, u64)>,
+    /// Those that rightly were empty when last seen.
+    empty: HashSet<NodeId>,
 }
 
 /// The file system below.
@@ -67,42 +75,61 @@ impl Inner {
             lower: Lower(lower),
             keys,
             queues: Queues::default(),
-            ids: Mutex::default(),
+            opens: Mutex::default(),
         }
     }
 
-    fn ids(&self) -> MutexGuard<'_, HashMap<(NodeId, FileHandle), (FileId, u64)>> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    fn opens(&self) -> MutexGuard<'_, Opens> {
+        self.opens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn id_of(&self, node: NodeId, handle: FileHandle) -> Option<FileId> {
-        self.ids().get(&(node, handle)).map(|(id, _)| *id)
+        self.opens().ids.get(&(node, handle)).map(|(id, _)| *id)
     }
 
     pub(crate) fn remember(&self, node: NodeId, handle: FileHandle, id: FileId) {
-        let mut ids = self.ids();
-        let known = ids.entry((node, handle)).or_insert((id, 0));
+        let mut opens = self.opens();
+        let known = opens.ids.entry((node, handle)).or_insert((id, 0));
         *known = (id, known.1 + 1);
     }
 
     pub(crate) fn forget_handle(&self, node: NodeId, handle: FileHandle) {
-        let mut ids = self.ids();
-        if let Some((_, opens)) = ids.get_mut(&(node, handle)) {
-            *opens -= 1;
-            if *opens == 0 {
-                ids.remove(&(node, handle));
+        let mut opens = self.opens();
+        // Where it is open otherwise, that is found out again.
+        opens.empty.remove(&node);
+        if let Some((_, count)) = opens.ids.get_mut(&(node, handle)) {
+            *count -= 1;
+            if *count == 0 {
+                opens.ids.remove(&(node, handle));
             }
         }
     }
 
-    /// Attributes as they are shown, and how long they are kept. Of an empty file nothing is read, so that the kernel
-    /// is to ask each time whether it rightly is one.
-    pub(crate) fn shown(attr: &mut Attr, valid: &mut Duration) {
-        if looks_empty(attr) {
-            *valid = Duration::ZERO;
+    /// In the turn of its file: it rightly is empty, as an open file is known to be.
+    pub(crate) fn found_empty(&self, node: NodeId, handle: FileHandle) {
+        let mut opens = self.opens();
+        if opens.ids.contains_key(&(node, handle)) {
+            opens.empty.insert(node);
         }
+    }
+
+    /// It is, or becomes, longer.
+    pub(crate) fn found_longer(&self, node: NodeId) {
+        self.opens().empty.remove(&node);
+    }
+
+    /// Attributes as they are shown, and how long they are kept. Of an empty file nothing is read: as long as it is not
+    /// known that it rightly is one, the kernel is to ask before.
+    pub(crate) fn shown(&self, node: NodeId, attr: &mut Attr, valid: &mut Duration) {
         match attr.file_type() {
-            0o100_000 => attr.size = plain_size(attr.size),
+            0o100_000 => {
+                match looks_empty(attr) {
+                    true if self.opens().empty.contains(&node) => {}
+                    true => *valid = Duration::ZERO,
+                    false => self.found_longer(node),
+                }
+                attr.size = plain_size(attr.size);
+            }
             0o120_000 => attr.size = names::plain_length(attr.size),
             _ => {}
         }
@@ -152,6 +179,9 @@ impl Inner {
                     if to_read && bytes.len() as u64 == lower_length(0) {
                         let sealed = bytes.get(HEADER as usize..).ok_or(Broken)?;
                         block::open(&inner.keys, &id, 0, true, sealed)?;
+                        if inner.id_of(node, handle) == Some(id) {
+                            inner.found_empty(node, handle);
+                        }
                     }
                     Ok(id)
                 });
@@ -275,7 +305,8 @@ impl File {
         mut answer: Attributes,
         then: impl FnOnce(Attributes) + Send + 'static,
     ) {
-        if !looks_empty(&answer.attr) {
+        let known_empty = self.inner.opens().empty.contains(&self.node);
+        if known_empty || !looks_empty(&answer.attr) {
             return then(answer);
         }
         let (cx, known) = (self.cx.clone(), self.id);

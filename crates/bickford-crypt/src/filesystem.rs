@@ -45,15 +45,29 @@ fn flags_below(flags: u32) -> u32 {
 
 /// A reply for the file system below, of whose answer `attr` are attributes: they go on as they are shown.
 fn shown<A: Answer>(
+    inner: &Arc<Inner>,
     reply: Reply<A>,
-    attr: impl FnOnce(&mut A) -> (&mut Attr, &mut Duration) + Send + 'static,
+    attr: impl FnOnce(&mut A) -> (NodeId, &mut Attr, &mut Duration) + Send + 'static,
 ) -> Reply<A> {
+    let inner = Arc::clone(inner);
     reply.wrap(move |result: Result<A, Errno>, reply| {
         reply.complete(result.map(|mut answer| {
-            let (attr, valid) = attr(&mut answer);
-            Inner::shown(attr, valid);
+            let (node, attr, valid) = attr(&mut answer);
+            inner.shown(node, attr, valid);
             answer
         }));
+    })
+}
+
+fn shown_entry(inner: &Arc<Inner>, reply: Reply<Entry>) -> Reply<Entry> {
+    shown(inner, reply, |entry| {
+        (entry.node, &mut entry.attr, &mut entry.attr_valid)
+    })
+}
+
+fn shown_of(inner: &Arc<Inner>, node: NodeId, reply: Reply<Attributes>) -> Reply<Attributes> {
+    shown(inner, reply, move |answer| {
+        (node, &mut answer.attr, &mut answer.valid)
     })
 }
 
@@ -88,7 +102,11 @@ fn resize(file: File, size: u64, then: impl FnOnce(Result<(), Errno>) + Send + '
     queues.enter(file.node, Mode::Write, move |turn| {
         let changed = file.clone();
         file.length_below(move |length| {
+            let (inner, node, handle) = (Arc::clone(&changed.inner), changed.node, changed.handle);
             let then: Box<dyn FnOnce(Result<(), Errno>) + Send> = Box::new(move |result| {
+                if result.is_ok() && size == 0 {
+                    inner.found_empty(node, handle);
+                }
                 drop(turn);
                 then(result);
             });
@@ -154,7 +172,7 @@ impl Crypt {
     }
 
     /// The part of SETATTR that does not concern the size.
-    fn set_rest(inner: &Inner, cx: &DetachedContext, rest: Setattr, reply: Reply<Attributes>) {
+    fn set_rest(inner: &Arc<Inner>, cx: &DetachedContext, rest: Setattr, reply: Reply<Attributes>) {
         let nothing = rest.mode.is_none()
             && rest.uid.is_none()
             && rest.gid.is_none()
@@ -162,7 +180,7 @@ impl Crypt {
             && rest.modified.is_none()
             && rest.changed.is_none()
             && !rest.kill_suidgid;
-        let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
+        let below = shown_of(inner, rest.node, reply);
         let cx = cx.context();
         if nothing {
             let op = Getattr::new(rest.node, rest.handle);
@@ -236,7 +254,7 @@ impl FileSystem for Crypt {
 
     fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>, reply: Reply<Entry>) {
         sealed!(self, reply, op, name);
-        let below = shown(reply, |entry| (&mut entry.attr, &mut entry.attr_valid));
+        let below = shown_entry(&self.inner, reply);
         self.inner.lower.0.lookup(cx, op, below);
     }
 
@@ -262,7 +280,7 @@ impl FileSystem for Crypt {
 
     fn link(&self, cx: &Context<'_>, op: Link<'_>, reply: Reply<Entry>) {
         sealed!(self, reply, op, new_name);
-        let below = shown(reply, |entry| (&mut entry.attr, &mut entry.attr_valid));
+        let below = shown_entry(&self.inner, reply);
         self.inner.lower.0.link(cx, op, below);
     }
 
@@ -276,7 +294,7 @@ impl FileSystem for Crypt {
             Err(errno) => return reply.error(errno),
         };
         op.target = &target;
-        let below = shown(reply, |entry| (&mut entry.attr, &mut entry.attr_valid));
+        let below = shown_entry(&self.inner, reply);
         self.inner.lower.0.symlink(cx, op, below);
     }
 
@@ -292,7 +310,7 @@ impl FileSystem for Crypt {
     }
 
     fn getattr(&self, cx: &Context<'_>, op: Getattr, reply: Reply<Attributes>) {
-        let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
+        let below = shown_of(&self.inner, op.node, reply);
         // The kernel says by which open file it asks when it is to read.
         let opened = op.handle.and_then(|handle| self.file(cx, op.node, handle));
         let below = match opened {
@@ -306,7 +324,9 @@ impl FileSystem for Crypt {
     }
 
     fn statx(&self, cx: &Context<'_>, op: Statx, reply: Reply<StatxAnswer>) {
-        let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
+        let below = shown(&self.inner, reply, move |answer| {
+            (op.node, &mut answer.attr, &mut answer.valid)
+        });
         self.inner.lower.0.statx(cx, op, below);
     }
 
@@ -322,7 +342,7 @@ impl FileSystem for Crypt {
 
     fn setattr(&self, cx: &Context<'_>, mut op: Setattr, reply: Reply<Attributes>) {
         let Some(size) = op.size.take() else {
-            let below = shown(reply, |answer| (&mut answer.attr, &mut answer.valid));
+            let below = shown_of(&self.inner, op.node, reply);
             return self.inner.lower.0.setattr(cx, op, below);
         };
         if size > crate::SIZE_MAX {

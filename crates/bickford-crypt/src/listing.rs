@@ -66,7 +66,7 @@ fn decrypt(inner: &Inner, wanted: &Wanted, below: &Directory) -> (Directory, Opt
             ..entry
         };
         let mut with = with.unwrap_or_default();
-        Inner::shown(&mut with.attr, &mut with.attr_valid);
+        inner.shown(with.node, &mut with.attr, &mut with.attr_valid);
         // A name takes less room than it took encrypted, and all of these fitted.
         if !shown.push_entry(&name, &with) && !dots {
             hidden.push(Forget {

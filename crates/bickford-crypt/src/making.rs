@@ -56,6 +56,7 @@ pub(crate) fn initialize(
     file.write_below(0, &bytes, move |written| match written {
         Ok(()) => {
             inner.remember(node, handle, id);
+            inner.found_empty(node, handle);
             let mut created = created;
             created.entry.attr.size = 0;
             // Blocks and times are those from before the header was written.

@@ -178,8 +178,9 @@ impl Mount {
         done(&answer, || answer.read::<AttrOut>().unwrap().attr.size)
     }
 
-    /// What the kernel asks for before it reads, where it has no attributes that are still valid.
-    pub(crate) fn size_of_open(&mut self, file: File) -> u64 {
+    /// What the kernel asks for before it reads, where it has no attributes that are still valid: size, and seconds that
+    /// it is kept.
+    pub(crate) fn size_of_open(&mut self, file: File) -> (u64, u64) {
         let input = GetattrIn {
             getattr_flags: GetattrFlags::FH.bits(),
             fh: file.handle,
@@ -187,8 +188,7 @@ impl Mount {
         };
         let answer = self.call(Opcode::Getattr, file.node, input.as_bytes());
         let out: AttrOut = answer.read().unwrap();
-        assert_eq!((out.attr_valid, out.attr_valid_nsec), (0, 0));
-        out.attr.size
+        (out.attr.size, out.attr_valid)
     }
 
     pub(crate) fn size(&mut self, node: u64) -> u64 {
