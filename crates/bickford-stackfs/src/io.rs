@@ -10,7 +10,7 @@ use bickford::ops::{
     Written,
 };
 use bickford::{Context, FileHandle, NodeId, Reply};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::Inner;
@@ -466,6 +466,12 @@ impl Inner {
         }
         self.uncount(&file);
         self.locks.release_claims(file.node, &file.claims);
+        if let Some((fd, _)) = file.flock.get()
+            && let Err(error) = rustix::fs::flock(fd, FlockOperation::Unlock)
+        {
+            // As for record locks, closing alone may come too late.
+            tracing::debug!("unlocking: {error}");
+        }
         let (node, mappable) = (file.node, file.mappable);
         drop(file);
         self.waiting.wake();

@@ -40,6 +40,21 @@ struct Carrier {
     handles: usize,
 }
 
+impl Carrier {
+    /// Gives all locks up. Closing alone does not while a child of this process is between fork(2) and execve(2), and
+    /// has the description, too.
+    fn end(self) {
+        let all = RecordLock {
+            kind: UNLOCK,
+            start: 0,
+            length: 0,
+        };
+        if let Err(error) = sys::try_record_lock(self.fd.as_fd(), all) {
+            tracing::debug!("unlocking: {error}");
+        }
+    }
+}
+
 /// What was locked through one handle: owners, and their carriers of that time. The kernel gives the number of
 /// an owner that is gone to another one, and one that has given its locks up takes others through other
 /// handles: such carriers are not this handle's.
@@ -301,10 +316,12 @@ impl RecordLocks {
             return false;
         }
         let removed = self.carriers.of(holder.node).remove(&holder);
-        if removed.is_some() {
-            self.room.give();
-        }
-        removed.is_some()
+        let Some(carrier) = removed else {
+            return false;
+        };
+        carrier.end();
+        self.room.give();
+        true
     }
 
     /// A handle is closed: gives up what was locked through no other handle.
@@ -323,8 +340,10 @@ impl RecordLocks {
             if carrier.handles == 0 {
                 let removed = carriers.remove(&holder);
                 drop(carriers);
+                if let Some(carrier) = removed {
+                    carrier.end();
+                }
                 self.room.give();
-                drop(removed);
             }
         }
     }
@@ -469,6 +488,24 @@ mod tests {
             assert_eq!(lock(0, [READ, WRITE]), [refused; 2]);
         };
         std::thread::scope(|scope| scope.spawn(unprivileged).join().unwrap());
+    }
+
+    /// As by a child that has not called execve(2) yet.
+    #[test]
+    fn what_is_given_up_is_so_while_the_description_lives() {
+        let file = tempfile::tempfile().unwrap();
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
+        let [first, second] = [(); 2].map(|()| Claims::default());
+        let set = |holder, claims| locks.set(holder, 1, range(WRITE, 0, 1), file.as_fd(), claims);
+        let held = |holder| Arc::clone(&locks.carriers.of(7).get(&holder).unwrap().fd);
+        set(ONE, &first).unwrap();
+        let child = held(ONE);
+        assert!(locks.release(ONE));
+        set(TWO, &second).unwrap();
+        let other = held(TWO);
+        locks.release_claims(7, &second);
+        set(ONE, &first).unwrap();
+        drop((child, other));
     }
 
     #[test]
