@@ -111,16 +111,20 @@ public final class Mount implements AutoCloseable {
     void endedByProgram() {
         closing.lock();
         try {
-            if (closed) {
-                return;
+            if (!closed) {
+                ended();
             }
-            closed = true;
-            LIVE.remove(this);
-            LockSupport.unpark(guard);
-            Bridge.remove(number);
         } finally {
             closing.unlock();
         }
+    }
+
+    /** No call comes any more. */
+    private void ended() {
+        closed = true;
+        LIVE.remove(this);
+        LockSupport.unpark(guard);
+        Bridge.remove(number);
     }
 
     /** Whether the virtual machine was in no state to go on serving it. */
@@ -276,10 +280,7 @@ public final class Mount implements AutoCloseable {
                 throw new IOException("close " + mountpoint + ": calls of the file system do not return, or it is still in use");
             }
             Native.close(session);
-            closed = true;
-            LIVE.remove(this);
-            LockSupport.unpark(guard);
-            Bridge.remove(number);
+            ended();
         } finally {
             closing.unlock();
         }
