@@ -104,7 +104,9 @@ class Mirror(bickford.FileSystem):
         return os.open(self.below(path), flags & ~(LEFT_OUT | os.O_NOFOLLOW))
 
     def create(self, path, mode, flags):
-        handle = os.open(self.below(path), flags & ~LEFT_OUT | os.O_CREAT, self.masked(path, mode))
+        # What has come there meanwhile nobody has checked for the caller.
+        flags = flags & ~LEFT_OUT | os.O_CREAT | os.O_EXCL
+        handle = os.open(self.below(path), flags, self.masked(path, mode))
         caller = bickford.caller()
         os.fchown(handle, caller.uid, caller.gid)
         return handle

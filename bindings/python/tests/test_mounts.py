@@ -126,6 +126,20 @@ class Calls(Mounted):
             session.unmount("gently")
 
 
+class MirroredOnce(Mounted):
+    def test_what_has_come_meanwhile_is_not_given_away(self):
+        below = self.directory / "below"
+        below.mkdir()
+        self.example("mirror.py", "-o", "negative_timeout=60", below, self.mount)
+        self.assertFalse((self.mount / "file").exists())
+        (below / "file").write_bytes(b"another's")
+        os.chown(below / "file", 12, 34)
+        with self.assertRaises(FileExistsError):
+            os.open(self.mount / "file", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        self.assertEqual((below / "file").read_bytes(), b"another's")
+        self.assertEqual((below / "file").stat().st_uid, 12)
+
+
 class Mirrored(Mounted):
     def setUp(self):
         super().setUp()
