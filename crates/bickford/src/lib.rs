@@ -22,6 +22,13 @@ mod sys;
 pub mod trace;
 pub mod transport;
 
+// The watchdog of the tests names the library as they do.
+#[cfg(test)]
+extern crate self as bickford;
+#[cfg(test)]
+#[path = "../tests/support/watchdog.rs"]
+mod watchdog;
+
 pub use bickford_abi as abi;
 pub use rustix::fs::RenameFlags;
 pub use rustix::io::Errno;

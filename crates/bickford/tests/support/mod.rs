@@ -8,22 +8,17 @@
 )]
 
 use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bickford::mount::{MountOptions, Unmount, unmount};
 use bickford::transport::{Transport, TransportChoice, io_uring_obstacle};
 use bickford::{FileSystem, MountedSession, Session, SessionConfig};
 
-/// How long anything here may take before it counts as hung.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+mod watchdog;
 
-/// Where the kernel shows its connections, and lets them be aborted (fusectl).
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+pub use watchdog::*;
+
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A mounted file system. Unmounted at the end, by force where need be.
@@ -31,18 +26,6 @@ pub struct Fixture {
     pub session: Option<MountedSession>,
     dir: tempfile::TempDir,
     watchdog: Option<Watchdog>,
-}
-
-/// Ends this process when it has been there for too long. See [`watch`].
-pub struct Watchdog(Option<(Sender<()>, JoinHandle<()>)>);
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        if let Some((done, thread)) = self.0.take() {
-            drop(done);
-            let _ = thread.join();
-        }
-    }
 }
 
 /// Whether file systems can be mounted directly here; says so where not.
@@ -127,49 +110,6 @@ impl Drop for Fixture {
             }
             while unmount(self.dir.path(), Unmount::Force).is_ok() {}
         }
-    }
-}
-
-/// Aborts the connection after the deadline, so that whoever hangs in it fails. Until what it returns is
-/// dropped.
-pub fn watch(mountpoint: PathBuf, connection: Option<u32>) -> Watchdog {
-    let (done, over) = channel();
-    let thread = std::thread::spawn(move || {
-        if over.recv_timeout(DEADLINE * 2) == Err(RecvTimeoutError::Timeout) {
-            say(format_args!("HUNG: aborting connection {connection:?}"));
-            if let Some(number) = connection {
-                abort(number);
-            }
-            let _ = unmount(&mountpoint, Unmount::Lazy);
-            say(format_args!("a test over {} hung", mountpoint.display()));
-            std::process::exit(101);
-        }
-    });
-    Watchdog(Some((done, thread)))
-}
-
-/// Writes to standard error where the output of tests that pass is captured, too.
-pub fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Aborts a connection, with fusectl mounted where it was not. What fails is said: the process
-/// ends then all the same.
-fn abort(connection: u32) {
-    show_connections();
-    if let Err(error) = bickford::mount::abort(connection) {
-        say(format_args!("abort connection {connection}: {error}"));
-    }
-}
-
-/// Has fusectl mounted where it was not, without which nothing can be aborted.
-pub fn show_connections() {
-    let found = std::fs::read_dir(CONNECTIONS).is_ok_and(|mut found| found.next().is_some());
-    if !found {
-        let mounted = Command::new("mount")
-            .args(["-t", "fusectl", "none", CONNECTIONS])
-            .status();
-        println!("mount -t fusectl none {CONNECTIONS}: {mounted:?}");
     }
 }
 

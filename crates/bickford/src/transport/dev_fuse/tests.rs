@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -18,10 +17,8 @@ use crate::dispatch::{Server, ServerConfig};
 use crate::mount::{MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use crate::transport::TransportChoice;
+use crate::watchdog::{DEADLINE, Watchdog, watch};
 use crate::{Blocking, Context, MountedSession, NodeId, Session, SessionConfig};
-
-/// How long anything may take before it counts as hung.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + DEADLINE;
@@ -117,7 +114,7 @@ impl crate::filesystem::blocking::FileSystem for Refused {
 struct Mounted {
     session: MountedSession,
     dir: tempfile::TempDir,
-    _done: Sender<()>,
+    _watchdog: Watchdog,
 }
 
 impl Mounted {
@@ -126,20 +123,11 @@ impl Mounted {
         let options = MountOptions::new().fsname("bickford-test");
         let filesystem = Blocking(Refused(Arc::clone(state)));
         let session = Session::mount(filesystem, dir.path(), &options, config).unwrap();
-        let connection = session.connection().unwrap();
-        let (done, over) = channel::<()>();
-        let state = Arc::clone(state);
-        thread::spawn(move || {
-            if over.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
-                println!("HUNG: aborting connection {connection}");
-                let _ = crate::mount::abort(connection);
-                state.go();
-            }
-        });
+        let watchdog = watch(dir.path().to_owned(), session.connection());
         Self {
             session,
             dir,
-            _done: done,
+            _watchdog: watchdog,
         }
     }
 

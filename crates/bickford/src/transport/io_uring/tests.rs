@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use crate::mount::{MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use crate::sys::thread::{Policy, policy};
 use crate::transport::{Transport, TransportChoice};
+use crate::watchdog::{DEADLINE, show_connections, watch};
 use crate::{Blocking, Context, FileSystem, MountedSession, NodeId, Reply, Session, SessionConfig};
 
 thread_local! {
@@ -30,9 +30,6 @@ thread_local! {
     /// How many processes that kick a queue cannot be started in the next session on this thread.
     pub(super) static KICKS_FAIL: Cell<Option<&'static AtomicUsize>> = const { Cell::new(None) };
 }
-
-/// How long anything may take before it counts as hung.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Names;
 
@@ -77,23 +74,12 @@ fn serving(
     let config = SessionConfig::default().transport(choice);
     let options = MountOptions::new().fsname("bickford-test");
     let session = Session::mount(filesystem, dir.path(), &options, config).unwrap();
-    let done = abort_after_deadline(session.connection().unwrap());
+    let watchdog = watch(dir.path().to_owned(), session.connection());
     body(dir.path(), &session);
     drop(session);
     while unmount(dir.path(), Unmount::Force).is_ok() {}
-    drop(done);
+    drop(watchdog);
     Some(())
-}
-
-fn abort_after_deadline(connection: u32) -> Sender<()> {
-    let (done, over) = channel::<()>();
-    std::thread::spawn(move || {
-        if over.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            println!("HUNG: aborting connection {connection}");
-            let _ = crate::mount::abort(connection);
-        }
-    });
-    done
 }
 
 #[test]
@@ -245,6 +231,7 @@ impl FileSystem for Gathers {
 fn a_kick_that_cannot_be_started_is_started_later() {
     static FAIL: AtomicUsize = AtomicUsize::new(usize::MAX);
     KICKS_FAIL.set(Some(&FAIL));
+    show_connections();
     serving(
         Gathers::default(),
         TransportChoice::IoUring,
@@ -263,7 +250,7 @@ fn a_kick_that_cannot_be_started_is_started_later() {
                     .map(|number| scope.spawn(move || ask(number)))
                     .collect();
                 wait_until("a kick fails, and all have asked", || {
-                    let waiting = fs::read_to_string(&waiting).unwrap_or_default();
+                    let waiting = fs::read_to_string(&waiting).unwrap();
                     let all = waiting.trim().parse() == Ok(GATHERED);
                     let answered = asked.iter().any(std::thread::ScopedJoinHandle::is_finished);
                     answered || all && FAIL.load(Ordering::SeqCst) < usize::MAX
