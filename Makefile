@@ -50,8 +50,6 @@ test: prerequisites-test check unit java conformance-default
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	cd bench/compare && $(TOGETHER) $(CARGO) clippy --locked --package compare --all-targets -- -D warnings
-	cd bench/compare && $(TOGETHER) $(CARGO) test --locked --quiet --package compare
 	# What is not linked needs no libFuzzer, whose build takes longer than all of this.
 	cd fuzz && $(TOGETHER) CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a $(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) xtask tidy
@@ -83,9 +81,8 @@ bench:
 # COMPARE='--rows lookup --rounds 3' and the like; `bench/compare/README.md` says what there is.
 compare: build
 	@scripts/prerequisites.sh compare
-	cd bench/compare && $(CARGO) build --locked --release --package compare
-	cd bench/compare && BICKFORD_BIN="$(RELEASE_COMMAND)" \
-	    "$(or $(CARGO_TARGET_DIR),target)/release/compare" $(COMPARE)
+	$(CARGO) build --locked --release --package compare
+	BICKFORD_BIN="$(RELEASE_COMMAND)" "$(TARGET)/release/compare" $(COMPARE)
 
 java:
 	$(FOR_TESTS) scripts/java-tests.sh

@@ -72,19 +72,8 @@ missing=$(echo "$missing" | sed 's/ fuse\b/ fuse3/')
 [ -z "$missing" ] || fail "missing:$missing (names of Debian packages): apt-get install --no-install-recommends$missing"
 
 cd "$root"
-cargo build --locked --release --package bickford-cli --package bickford-ffi
-# target_of [OPTION ...]: where cargo builds.
-target_of() {
-	cargo metadata --locked --no-deps --format-version 1 "$@" | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
-}
-target=$(target_of)
-case $parts in
-*micro*)
-	manifest=bench/compare/Cargo.toml
-	cargo build --locked --release --manifest-path "$manifest"
-	compare=$(target_of --manifest-path "$manifest")/release/compare
-	;;
-esac
+cargo build --locked --release --package bickford-cli --package bickford-ffi --package compare
+target=$(cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
 jdk=$(scripts/java-tests.sh --find-jdk)
 [ -n "$jdk" ] || fail "no JDK 22 or later; see scripts/java-tests.sh"
 scripts/java-tests.sh package -DskipTests -Dbickford.native="$target/release/libbickford_ffi.so"
@@ -151,7 +140,7 @@ micro() {
 	ours auto
 	fast=$(printf '%s' "$null" | sed 's/preset=opt/preset=fast/')
 	# shellcheck disable=SC2086 # the options are words
-	BICKFORD_BIN=$target/release/bickford "$compare" --out "$out/micro" --only native --no-build $micro_length \
+	BICKFORD_BIN=$target/release/bickford "$target/release/compare" --out "$out/micro" --only native --no-build $micro_length \
 		--with "stackfs=$stack" --with "javafuse1=$null --data none {src} {mnt}" \
 		--with "javafuse2=$null --data copied {src} {mnt}" --with "shared=$null --data shared {src} {mnt}" \
 		--with "java-fast=$fast,no_xattr,no_permission_checks --data none {src} {mnt}" \

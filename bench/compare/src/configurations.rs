@@ -182,20 +182,21 @@ pub(crate) const PEERS: &[Peer] = &[
     },
 ];
 
-/// The directory of this build.
+/// The directory of `compare`.
 pub(crate) fn home() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Where the peers are built: never where Bickford is, whose build takes no notice of them.
 fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| home().join("target"), PathBuf::from)
+    home().join("peers/target")
 }
 
 impl Peer {
     pub(crate) fn program(&self) -> PathBuf {
         match self.build {
             Build::Cargo(package) => target().join("release").join(package),
-            Build::Make | Build::Go => target().join("peers").join(self.name),
+            Build::Make | Build::Go => target().join(self.name),
         }
     }
 
@@ -207,7 +208,8 @@ impl Peer {
             Build::Cargo(package) => {
                 command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
                 command.args(["build", "--locked", "--release", "--package", package]);
-                command.current_dir(home());
+                command.arg("--target-dir").arg(target());
+                command.current_dir(home().join("peers"));
             }
             Build::Make => {
                 let out = format!("OUT={}", program.display());
@@ -222,7 +224,7 @@ impl Peer {
                 command.current_dir(home().join("peers/go"));
             }
         }
-        let directory = target().join("peers");
+        let directory = target();
         fs::create_dir_all(&directory).map_err(|e| format!("make {}: {e}", directory.display()))?;
         let tool = command.get_program().to_string_lossy().into_owned();
         let output = command

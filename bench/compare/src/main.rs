@@ -7,6 +7,7 @@ mod report;
 mod results;
 mod rows;
 mod runner;
+mod sys;
 mod work;
 
 use std::collections::BTreeMap;
@@ -161,7 +162,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<String> {
 fn versions(bickford: Option<&Path>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let home = configurations::home();
-    let lock = fs::read_to_string(home.join("Cargo.lock")).unwrap_or_default();
+    let lock = fs::read_to_string(home.join("peers/Cargo.lock")).unwrap_or_default();
     for name in ["fuser", "fuse3", "fuse-backend-rs"] {
         let mut lines = lock
             .lines()

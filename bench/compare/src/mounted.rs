@@ -2,9 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_eval::host::mounts;
@@ -12,6 +11,7 @@ use bickford_eval::host::process::tail;
 use rustix::process::{Pid, Signal};
 
 use crate::configurations::{Configuration, Side};
+use crate::sys::in_own_session;
 
 /// How long a program may take to mount, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -33,15 +33,6 @@ fn kill_group(leader: &mut Child) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
     let _ = leader.wait();
-}
-
-/// Has the program begin a session, as one does that goes to the background or is a service: the
-/// scheduler keeps the tasks of a session together (sched_autogroup, sched(7)), and where a caller is
-/// woken depends on it. Ctrl-C ends the run, which then unmounts.
-fn in_own_session(command: &mut Command) {
-    let begin = || rustix::process::setsid().map(drop).map_err(io::Error::from);
-    // SAFETY: setsid(2) is all that happens between fork and exec; it takes no lock and no memory.
-    unsafe { command.pre_exec(begin) };
 }
 
 /// A mounted configuration; unmounted when dropped.

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{self, Mode, OFlags};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{Client, names};
+use crate::sys;
 
 /// The name of a client's large file.
 pub(crate) const LARGE: &str = "large";
@@ -143,17 +143,6 @@ pub(super) fn append_sync(client: &Client) -> io::Result<u64> {
 pub(super) fn fault(client: &Client) -> io::Result<u64> {
     let file = open(client, LARGE, OFlags::RDONLY)?;
     let length = usize::try_from(client.bytes).map_err(io::Error::other)?;
-    let place = std::ptr::null_mut();
-    // SAFETY: a new mapping, placed by the kernel, of a file that nobody truncates while it is mapped.
-    let map =
-        unsafe { rustix::mm::mmap(place, length, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
-    let mut sum = 0_u64;
-    for page in 0..length / PAGE {
-        // SAFETY: the byte lies in the mapping, which is readable.
-        sum += u64::from(unsafe { map.cast::<u8>().add(page * PAGE).read_volatile() });
-    }
-    std::hint::black_box(sum);
-    // SAFETY: the mapping made above, in full; nothing refers to it any more.
-    unsafe { rustix::mm::munmap(map, length) }?;
+    sys::fault(&file, length, PAGE)?;
     Ok((length / PAGE) as u64)
 }

@@ -18,6 +18,7 @@ use rustix::fs::{self, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::rows::{Row, Scale, Set, Work};
+use crate::sys::{cpu, part};
 
 /// What a client prints.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -115,34 +116,6 @@ impl Client {
             Work::AppendSync => data::append_sync(self),
             Work::Fault => data::fault(self),
         }
-    }
-}
-
-/// Tables that other threads do not share, as processes have them.
-fn part() -> io::Result<()> {
-    let what = rustix::thread::UnshareFlags::FILES | rustix::thread::UnshareFlags::FS;
-    // SAFETY: descriptors stay valid in this thread, which opens and closes its own ones only.
-    unsafe { rustix::thread::unshare_unsafe(what) }?;
-    Ok(())
-}
-
-/// CPU time of process `pid`, of threads that ended too, in nanoseconds.
-fn cpu(pid: u32) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // As clock_getcpuclockid(3) makes it: the process's scheduler clock.
-    let Ok(pid) = i32::try_from(pid) else {
-        return 0;
-    };
-    let clock = (!pid << 3) | 2;
-    // SAFETY: `time` is a timespec that lives through the call.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    if result == 0 {
-        time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-    } else {
-        0
     }
 }
 
