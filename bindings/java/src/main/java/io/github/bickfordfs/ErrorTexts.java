@@ -1,7 +1,6 @@
 package io.github.bickfordfs;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
-import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import java.io.FileNotFoundException;
@@ -10,7 +9,6 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
-import java.nio.charset.Charset;
 import java.nio.file.FileSystemException;
 import java.util.HashMap;
 import java.util.List;
@@ -40,35 +38,16 @@ final class ErrorTexts {
             Linker linker = Linker.nativeLinker();
             MethodHandle strerror = linker.downcallHandle(linker.defaultLookup().find("strerror").orElseThrow(),
                     FunctionDescriptor.of(ADDRESS, JAVA_INT));
-            Charset charset = charset(System.getProperty("sun.jnu.encoding"));
             for (int errno : OF_FILES) {
                 // In the language of this process, as the platform's own.
                 MemorySegment text = (MemorySegment) strerror.invokeExact(errno);
-                numbers.put(decoded(text.reinterpret(Long.MAX_VALUE), charset), errno);
+                numbers.put(SystemText.decoded(text.reinterpret(Long.MAX_VALUE), SystemText.CHARSET), errno);
             }
         } catch (Throwable e) {
             // Without native access nothing is mounted.
             return Map.of();
         }
         return numbers;
-    }
-
-    /** The charset in which the platform takes texts of the system. */
-    static Charset charset(String name) {
-        try {
-            return Charset.forName(name);
-        } catch (IllegalArgumentException e) {
-            return Charset.defaultCharset();
-        }
-    }
-
-    /** A text of C. */
-    static String decoded(MemorySegment text, Charset charset) {
-        long length = 0;
-        while (text.get(JAVA_BYTE, length) != 0) {
-            length++;
-        }
-        return new String(text.asSlice(0, length).toArray(JAVA_BYTE), charset);
     }
 
     /** The number of which an exception has the text; EIO where it has none. */

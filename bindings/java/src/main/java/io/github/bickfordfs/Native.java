@@ -240,8 +240,8 @@ final class Native {
             MemorySegment callbacks = arena.allocate(24, 8);
             fillCallbacks(callbacks, spec);
             MemorySegment session = arena.allocate(8, 8);
-            check(() -> (int) mount.invokeExact(arena.allocateFrom(mountpoint), arena.allocateFrom(options.options()),
-                    config(arena, options, spec.refused()), callbacks, session));
+            check(() -> (int) mount.invokeExact(SystemText.encoded(mountpoint, arena),
+                    arena.allocateFrom(options.options()), config(arena, options, spec.refused()), callbacks, session));
             return session.get(JAVA_LONG, 0);
         }
     }
@@ -278,8 +278,9 @@ final class Native {
             MemorySegment layer = arena.allocate(56, 8);
             fillLayer(layer, spec, pre, post);
             MemorySegment session = arena.allocate(8, 8);
-            check(() -> (int) STACKFS_MOUNT.invokeExact(arena.allocateFrom(source), arena.allocateFrom(mountpoint),
-                    arena.allocateFrom(options.options()), config(arena, options, 0), layer, session));
+            check(() -> (int) STACKFS_MOUNT.invokeExact(SystemText.encoded(source, arena),
+                    SystemText.encoded(mountpoint, arena), arena.allocateFrom(options.options()),
+                    config(arena, options, 0), layer, session));
             return session.get(JAVA_LONG, 0);
         }
     }
@@ -468,7 +469,7 @@ final class Native {
     static int openPath(String file) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment state = arena.allocate(STATE);
-            int descriptor = (int) OPEN.invokeExact(state, arena.allocateFrom(file), O_PATH_CLOEXEC);
+            int descriptor = (int) OPEN.invokeExact(state, SystemText.encoded(file, arena), O_PATH_CLOEXEC);
             if (descriptor < 0) {
                 int errno = (int) ERRNO.get(state, 0L);
                 throw new FuseException(errno, "open " + file + ": " + Errno.name(errno));

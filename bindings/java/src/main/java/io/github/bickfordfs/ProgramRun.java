@@ -15,7 +15,6 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
-import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
@@ -30,8 +29,6 @@ import java.util.function.Consumer;
 final class ProgramRun {
     /** Set for good: the library's log is the program's then. */
     private static final AtomicBoolean RUNNING = new AtomicBoolean();
-    /** What paths and arguments are in. */
-    private static final Charset OF_SYSTEM = Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8"));
     /** Set for the process in the background. */
     private static final String BACKGROUND = "BICKFORD_BACKGROUND";
     /** A longer line of System.out is told in parts. */
@@ -90,7 +87,7 @@ final class ProgramRun {
             return Path.of(text);
         } catch (InvalidPathException e) {
             throw new IllegalArgumentException(what + ": the path \"" + text + "\" cannot be said in this locale ("
-                    + OF_SYSTEM + "); set LC_ALL=C.UTF-8", e);
+                    + SystemText.CHARSET + "); set LC_ALL=C.UTF-8", e);
         }
     }
 
@@ -203,11 +200,11 @@ final class ProgramRun {
     /** The program's name and its arguments, these as the process got them: the locale may have no text for them. */
     private List<byte[]> words(String[] args) throws IOException {
         List<byte[]> words = new ArrayList<>();
-        words.add(System.getProperty("bickford.program", name).getBytes(OF_SYSTEM));
+        words.add(System.getProperty("bickford.program", name).getBytes(SystemText.CHARSET));
         List<byte[]> line = ownLine();
         int first = line.size() - args.length;
         for (int i = 0; i < args.length; i++) {
-            byte[] decoded = args[i].getBytes(OF_SYSTEM);
+            byte[] decoded = args[i].getBytes(SystemText.CHARSET);
             byte[] own = first > 0 ? line.get(first + i) : decoded;
             // Another line, as of a test, differs in letters.
             words.add(isAscii(own) ? decoded : own);
@@ -269,7 +266,7 @@ final class ProgramRun {
     }
 
     private static String string(MemorySegment text) {
-        return text.address() == 0 ? null : text.reinterpret(Long.MAX_VALUE).getString(0, OF_SYSTEM);
+        return text.address() == 0 ? null : SystemText.decoded(text.reinterpret(Long.MAX_VALUE), SystemText.CHARSET);
     }
 
     private void fill(Served made) {

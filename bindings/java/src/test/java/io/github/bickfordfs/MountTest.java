@@ -75,6 +75,33 @@ class MountTest {
         }
     }
 
+    /** Mounts where names are, and are served, in the charset of the locale: {@code Localized DIRECTORY}. */
+    public static final class Localized {
+        public static void main(String[] args) throws IOException {
+            Path mountpoint = Files.createDirectory(Path.of(args[0], "mnt\u00e9"));
+            Path source = Files.createDirectory(Path.of(args[0], "source\u00e9"));
+            Files.writeString(source.resolve("file"), "text");
+            try (Mount _ = Mount.inodes(new Hello(), mountpoint, MountOptions.DEFAULT)) {
+                System.out.print(Files.readString(mountpoint.resolve("hello")));
+            }
+            try (Mount _ = Mount.javaFuse(new JavaFuse() {}, source, mountpoint, Configuration.DEFAULT,
+                    MountOptions.DEFAULT)) {
+                System.out.println(Files.readString(mountpoint.resolve("file")));
+            }
+            Native.closeDescriptor(Native.openPath(source.toString()));
+        }
+    }
+
+    @Test
+    void pathsAreInTheCharsetOfTheLocale() throws Exception {
+        try (Place place = new Place()) {
+            ProcessBuilder machine = place.virtualMachine(Localized.class, place.directory.toString());
+            place.localize(machine);
+            assertEquals(0, machine.start().waitFor(), place::outputOrError);
+            assertEquals("Hello, world!\ntext\n", place.output());
+        }
+    }
+
     @Test
     void whatCannotBeToldIsTheCallersException() throws Exception {
         try (Place place = new Place(); Mount mount = Mount.inodes(new Hello(), place.mountpoint, MountOptions.DEFAULT)) {

@@ -164,6 +164,11 @@ final class Place implements AutoCloseable {
 
     /** A virtual machine that runs the main method of a class with this one's class path. */
     Process java(Class<?> main, String... args) throws IOException {
+        return virtualMachine(main, args).start();
+    }
+
+    /** The same, to be started. */
+    ProcessBuilder virtualMachine(Class<?> main, String... args) {
         List<String> command = new java.util.ArrayList<>(List.of(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "--enable-native-access=ALL-UNNAMED", "-Xmx128m", "-cp", System.getProperty("java.class.path"),
@@ -171,8 +176,15 @@ final class Place implements AutoCloseable {
         command.addAll(List.of(args));
         return new ProcessBuilder(command)
                 .redirectErrorStream(true)
-                .redirectOutput(directory.resolve("output").toFile())
-                .start();
+                .redirectOutput(directory.resolve("output").toFile());
+    }
+
+    /** Has a process run where texts are in ISO-8859-15. */
+    void localize(ProcessBuilder process) throws IOException, InterruptedException {
+        assumeTrue(Files.exists(Path.of("/usr/share/i18n/locales/de_DE")), "no sources of locales; install locales");
+        command("localedef", "-i", "de_DE", "-f", "ISO-8859-15", directory.resolve("de_DE.latin9").toString());
+        process.environment().put("LOCPATH", directory.toString());
+        process.environment().put("LC_ALL", "de_DE.latin9");
     }
 
     /** What the process of {@link #java} wrote. */

@@ -82,8 +82,11 @@ class ProgramTest {
 
     /** What a program says that ends with this status. */
     private static String said(int status, Place place, Class<?> main, String... args) throws Exception {
-        Process process = place.java(main, args);
-        assertEquals(status, process.waitFor(), place::outputOrError);
+        return said(status, place, place.virtualMachine(main, args));
+    }
+
+    private static String said(int status, Place place, ProcessBuilder program) throws Exception {
+        assertEquals(status, program.start().waitFor(), place::outputOrError);
         return place.output();
     }
 
@@ -99,6 +102,17 @@ class ProgramTest {
             assertEquals("Hello, world!\n", Files.readString(place.mountpoint.resolve("hello")));
             String table = Files.readString(Path.of("/proc/self/mountinfo"));
             assertTrue(table.contains(place.mountpoint + " ") && table.contains(" - fuse.hello hello "), table);
+            place.unmount();
+        }
+    }
+
+    @Test
+    void itRunsInALocaleOfAnyCharset() throws Exception {
+        try (Place place = new Place()) {
+            ProcessBuilder program = place.virtualMachine(Hello.class, place.mountpoint.toString());
+            place.localize(program);
+            assertEquals("", said(0, place, program));
+            assertEquals("Hello, world!\n", Files.readString(place.mountpoint.resolve("hello")));
             place.unmount();
         }
     }

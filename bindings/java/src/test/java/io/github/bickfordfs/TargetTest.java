@@ -156,9 +156,9 @@ class TargetTest {
     void textsOfTheSystemAreInTheCharsetOfThePlatform() {
         byte[] text = {'O', 'p', (byte) 0xe9, 0, 'x'};
         MemorySegment memory = Arena.ofAuto().allocate(text.length).copyFrom(MemorySegment.ofArray(text));
-        assertEquals("Op\u00e9", ErrorTexts.decoded(memory, ErrorTexts.charset("ISO-8859-1")));
-        assertEquals(Charset.defaultCharset(), ErrorTexts.charset("no such charset"));
-        assertEquals(Charset.defaultCharset(), ErrorTexts.charset(null));
+        assertEquals("Op\u00e9", SystemText.decoded(memory, SystemText.charset("ISO-8859-1")));
+        assertEquals(Charset.defaultCharset(), SystemText.charset("no such charset"));
+        assertEquals(Charset.defaultCharset(), SystemText.charset(null));
     }
 
     @Test
