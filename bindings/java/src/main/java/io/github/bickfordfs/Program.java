@@ -25,6 +25,9 @@ import java.util.function.Consumer;
  * log of the command line's {@code --log} and {@code --log-file}, as are, in the background, the lines of
  * {@link System#out} and {@link System#err}.
  *
+ * <p>Once the mount answers, the current directory of the background is "/": what is used later is to be named by an absolute
+ * path, as {@link Given#path} is, modules ({@code -p}) included.
+ *
  * <p>To be run once in a virtual machine, by the main thread, and before anything is mounted otherwise. Paths of the
  * command line that are not ASCII are as they are given, whatever the locale; as {@link String}s they need one that has them.
  */
@@ -61,7 +64,7 @@ public final class Program {
          * The value of a flag as a path.
          *
          * @param flag its name
-         * @return the path, which a relative value has from where the program was called
+         * @return the absolute path, which a relative value has from where the program was called
          * @throws IllegalArgumentException where it is not given, or the locale cannot say it
          */
         public Path path(String flag) {

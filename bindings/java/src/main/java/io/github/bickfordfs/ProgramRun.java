@@ -78,13 +78,13 @@ final class ProgramRun {
         return RUNNING.get();
     }
 
-    /** A path that was given, as the machine has it. */
+    /** A path that was given, absolute: the background leaves the directory that a relative one is meant from. */
     static Path path(String text, String what) {
         if (text == null) {
             throw new IllegalArgumentException(what + " is missing");
         }
         try {
-            return Path.of(text);
+            return Path.of(text).toAbsolutePath();
         } catch (InvalidPathException e) {
             throw new IllegalArgumentException(what + ": the path \"" + text + "\" cannot be said in this locale ("
                     + SystemText.CHARSET + "); set LC_ALL=C.UTF-8", e);
@@ -244,7 +244,8 @@ final class ProgramRun {
                 System.setErr(lines(LOG_WARNING));
             }
             Program.Given asked = given(given.reinterpret(32));
-            mountpoint = Path.of(asked.mountpoint().indexOf('\ufffd') < 0 ? asked.mountpoint() : "");
+            boolean isSaid = asked.mountpoint().indexOf('\ufffd') < 0;
+            mountpoint = isSaid ? Path.of(asked.mountpoint()).toAbsolutePath() : Path.of("");
             fill(opener.open(asked));
             Mount.starting();
             starting = true;

@@ -80,6 +80,30 @@ class ProgramTest {
         }
     }
 
+    /** The names that a directory has: {@code Names --of DIRECTORY MOUNTPOINT}. */
+    public static final class Names implements PathFileSystem {
+        private final Path directory;
+
+        Names(Path directory) {
+            this.directory = directory;
+        }
+
+        @Override
+        public Attr getattr(String path) throws IOException {
+            if (Files.notExists(directory.resolve(path.substring(1)))) {
+                throw new FuseException(Errno.ENOENT);
+            }
+            return path.equals("/") ? Attr.directory(1, 0755) : Attr.file(2, 0644, 0);
+        }
+
+        public static void main(String[] args) {
+            Program program = new Program("names")
+                    .flag("of", "DIRECTORY", null, "What has them")
+                    .begun(mount -> System.err.println("at " + mount.mountpoint()));
+            System.exit(program.paths(args, given -> new Names(given.path("of"))));
+        }
+    }
+
     /** What a program says that ends with this status. */
     private static String said(int status, Place place, Class<?> main, String... args) throws Exception {
         return said(status, place, place.virtualMachine(main, args));
@@ -113,6 +137,20 @@ class ProgramTest {
             place.localize(program);
             assertEquals("", said(0, place, program));
             assertEquals("Hello, world!\n", Files.readString(place.mountpoint.resolve("hello")));
+            place.unmount();
+        }
+    }
+
+    /** The background leaves the directory that they are meant from. */
+    @Test
+    void relativePathsAreThoseOfTheCaller() throws Exception {
+        try (Place place = new Place()) {
+            Files.createFile(place.source.resolve("name"));
+            ProcessBuilder program = place.virtualMachine(Names.class, "--of", "source", "mnt");
+            program.directory(place.directory.toFile());
+            String said = said(0, place, program);
+            assertTrue(said.endsWith("at " + place.directory.toRealPath().resolve("mnt") + "\n"), said);
+            assertTrue(Files.exists(place.mountpoint.resolve("name")));
             place.unmount();
         }
     }
