@@ -221,7 +221,7 @@ public final class Mount implements AutoCloseable {
 
     /** Waits until it is unmounted. {@link Thread#interrupt} does not end that; another thread's {@link #close} does. */
     public void await() throws IOException {
-        waitFor(-1);
+        Native.await(session, -1);
     }
 
     /**
@@ -231,30 +231,10 @@ public final class Mount implements AutoCloseable {
      * @return whether it is
      */
     public boolean await(long milliseconds) throws IOException {
-        return waitFor(Math.max(0, milliseconds));
+        return Native.await(session, Math.max(0, milliseconds));
     }
 
-    private boolean waitFor(long milliseconds) throws IOException {
-        try {
-            return Native.await(session, milliseconds);
-        } catch (IOException e) {
-            if (isClosed()) {
-                return true;
-            }
-            throw e;
-        }
-    }
-
-    private boolean isClosed() {
-        closing.lock();
-        try {
-            return closed;
-        } finally {
-            closing.unlock();
-        }
-    }
-
-    /** Unmounts now; what is open stays until it is closed, and the session until then. */
+    /** Unmounts now; what is open stays until it is closed, and the session until then. Once it is closed this does nothing. */
     public void unmountLazily() throws IOException {
         Native.unmount(session, Native.UNMOUNT_LAZY);
     }
@@ -346,9 +326,7 @@ public final class Mount implements AutoCloseable {
                 Native.unmount(mount.session, Native.UNMOUNT_LAZY);
                 Native.await(mount.session, EXIT_MILLISECONDS);
             } catch (IOException | RuntimeException e) {
-                if (!mount.closed) {
-                    System.err.println("unmount " + mount.mountpoint + ": " + e.getMessage());
-                }
+                System.err.println("unmount " + mount.mountpoint + ": " + e.getMessage());
             }
         }
     }

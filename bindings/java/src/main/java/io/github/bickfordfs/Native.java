@@ -91,8 +91,8 @@ final class Native {
     static final int UNMOUNT_NORMAL = 0;
     static final int UNMOUNT_LAZY = 1;
     static final int UNMOUNT_FORCE = 2;
-    static final int ERROR_HANDLE = -12;
-    static final int ERROR_TIMEOUT = -13;
+    private static final int ERROR_HANDLE = -12;
+    private static final int ERROR_TIMEOUT = -13;
 
     static {
         int version;
@@ -172,6 +172,21 @@ final class Native {
     private static void checkAside(Downcall function) throws IOException {
         aside(() -> {
             check(function);
+            return null;
+        });
+    }
+
+    /** A session without a number is over, as is to be: numbers are not used again. */
+    private static void checkUnlessOver(int code) throws IOException {
+        if (code != ERROR_HANDLE) {
+            check(code);
+        }
+    }
+
+    /** One that ends a session, and may take long. */
+    private static void endAside(Downcall function) throws IOException {
+        aside(() -> {
+            checkUnlessOver(code(function));
             return null;
         });
     }
@@ -299,7 +314,7 @@ final class Native {
         code(() -> (int) LOG_LINE.invokeExact(level, text));
     }
 
-    /** Whether the session ended before the timeout; a negative timeout is for ever. */
+    /** Whether the session is over before the timeout; a negative timeout is for ever. */
     static boolean await(long session, long milliseconds) throws IOException {
         return aside(() -> awaitHere(session, milliseconds));
     }
@@ -309,16 +324,16 @@ final class Native {
         if (code == ERROR_TIMEOUT) {
             return false;
         }
-        check(code);
+        checkUnlessOver(code);
         return true;
     }
 
     static void unmount(long session, int mode) throws IOException {
-        checkAside(() -> (int) UNMOUNT.invokeExact(session, mode));
+        endAside(() -> (int) UNMOUNT.invokeExact(session, mode));
     }
 
     static void close(long session) throws IOException {
-        checkAside(() -> (int) CLOSE.invokeExact(session));
+        endAside(() -> (int) CLOSE.invokeExact(session));
     }
 
     static long connection(long session) {

@@ -75,6 +75,24 @@ class MountTest {
         }
     }
 
+    /** The library takes the number of a program's session away before it says that it is over. */
+    @Test
+    void aProgramsMountThatIsOverCanBeClosed() throws Exception {
+        try (Place place = new Place()) {
+            InodeTarget target = new InodeTarget(new Hello(), "hello", false);
+            int number = Bridge.add(target);
+            long session = Native.mount(place.mountpoint.toString(), MountOptions.DEFAULT,
+                    new Native.CallbackSpec(number, target.operations(), 0, Bridge.DISPATCH));
+            Mount mount = Mount.ofProgram(place.mountpoint, target, number, session);
+            Native.close(session);
+            mount.unmountLazily();
+            assertTrue(mount.await(0));
+            mount.close();
+            mount.close();
+            mount.endedByProgram();
+        }
+    }
+
     /** Mounts where names are, and are served, in the charset of the locale: {@code Localized DIRECTORY}. */
     public static final class Localized {
         public static void main(String[] args) throws IOException {

@@ -9,6 +9,7 @@ import io.github.bickfordfs.examples.Hello;
 import io.github.bickfordfs.examples.NioFs;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -236,6 +237,34 @@ class ProgramTest {
             } catch (IllegalStateException e) {
                 System.err.println(e.getMessage());
             }
+            System.exit(status);
+        }
+    }
+
+    @Test
+    void aProgramMayCloseItsMount() throws Exception {
+        try (Place place = new Place()) {
+            String said = said(0, place, Closing.class, "-f", place.mountpoint.toString());
+            assertTrue(said.contains("it is closed\n"), said);
+            assertFalse(place.isMounted());
+        }
+    }
+
+    /** Closes its mount as soon as that is there. */
+    public static final class Closing {
+        private static Thread closer;
+
+        public static void main(String[] args) throws InterruptedException {
+            Program program = new Program("closing").begun(mount -> closer = Thread.ofPlatform().start(() -> {
+                try {
+                    mount.close();
+                    System.err.println("it is closed");
+                } catch (IOException e) {
+                    throw new UncheckedIOException(e);
+                }
+            }));
+            int status = program.inodes(args, _ -> new Hello());
+            closer.join();
             System.exit(status);
         }
     }
