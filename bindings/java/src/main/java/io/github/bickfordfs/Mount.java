@@ -25,7 +25,7 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class Mount implements AutoCloseable {
     private static final Set<Mount> LIVE = ConcurrentHashMap.newKeySet();
     /** Mounts that may answer already and are not yet in LIVE. */
-    private static final AtomicInteger STARTING = new AtomicInteger();
+    static final AtomicInteger STARTING = new AtomicInteger();
     /** How long requests may take to end when a mount is closed. */
     private static final long CLOSE_MILLISECONDS = 30_000;
     /** How long a mount may stay busy when it is closed, before it is unmounted by force. */

@@ -306,17 +306,22 @@ final class ProgramRun {
 
     private void begun(MemorySegment user, long session) {
         try {
-            try {
-                mount = Mount.ofProgram(mountpoint, target, number, session);
-            } catch (Throwable e) {
-                // No thread is to be had, say: nobody would take it away after a fatal error.
-                Native.unmount(session, Native.UNMOUNT_LAZY);
-                throw e;
-            }
+            mount = mounted(session);
             begun.accept(mount);
         } catch (Throwable e) {
             Log.error("what begins with the mount failed", e);
+        }
+    }
+
+    private Mount mounted(long session) throws IOException {
+        try {
+            return Mount.ofProgram(mountpoint, target, number, session);
+        } catch (Throwable e) {
+            // No thread is to be had, say: nobody would take it away after a fatal error.
+            Native.unmount(session, Native.UNMOUNT_LAZY);
+            throw e;
         } finally {
+            // Before the program goes on: it may end the virtual machine, which waits for this.
             starting = false;
             Mount.started();
         }

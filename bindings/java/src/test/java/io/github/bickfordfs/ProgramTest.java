@@ -270,6 +270,22 @@ class ProgramTest {
     }
 
     @Test
+    void theEndOfTheVirtualMachineWaitsForNoOneWhoAsksForIt() throws Exception {
+        try (Place place = new Place()) {
+            said(4, place, Leaving.class, "-f", place.mountpoint.toString());
+            assertFalse(place.isMounted());
+        }
+    }
+
+    /** Ends as soon as its mount is there; with another status where its mount counts as one that begins. */
+    public static final class Leaving {
+        public static void main(String[] args) {
+            Program program = new Program("leaving").begun(_ -> System.exit(4 + Mount.STARTING.get()));
+            System.exit(program.inodes(args, _ -> new Hello()));
+        }
+    }
+
+    @Test
     void theEndOfTheVirtualMachineUnmounts() throws Exception {
         for (String how : List.of("exit", "memory")) {
             try (Place place = new Place()) {
