@@ -59,7 +59,8 @@ abstract class Target {
     /** The error number for whatever a method threw. Nothing leaves this. */
     int failed(int operation, Throwable e) {
         try {
-            if (Errno.cause(e) instanceof VirtualMachineError) {
+            // Not InternalError, which is what reading a mapped file throws that somebody has cut short.
+            if (Errno.cause(e) instanceof OutOfMemoryError || Errno.cause(e) instanceof StackOverflowError) {
                 fatal = true;
                 LockSupport.unpark(guard);
             }

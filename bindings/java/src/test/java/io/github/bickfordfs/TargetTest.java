@@ -2,6 +2,7 @@ package io.github.bickfordfs;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -170,6 +171,17 @@ class TargetTest {
             assertEquals(1, records.size());
         }
         assertTrue(target.isFatal());
+    }
+
+    /** As the platform throws it where a mapped file was cut short. */
+    @Test
+    void anErrorOfAFileIsNotFatal() throws Exception {
+        Target target = new InodeTarget(new InodeFileSystem() { }, "cut", false);
+        try (Records records = new Records()) {
+            assertEquals(Errno.EIO, target.failed(Operation.READ.code(), new InternalError("for a test")));
+            assertEquals(1, records.size());
+        }
+        assertFalse(target.isFatal());
     }
 
     @Test
