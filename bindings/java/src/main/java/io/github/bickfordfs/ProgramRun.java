@@ -29,7 +29,7 @@ import java.util.function.Consumer;
 final class ProgramRun {
     /** Set for good: the library's log is the program's then. */
     private static final AtomicBoolean RUNNING = new AtomicBoolean();
-    /** Set for the process in the background. */
+    /** Set for the process in the background, and for what that starts. */
     private static final String BACKGROUND = "BICKFORD_BACKGROUND";
     /** A longer line of System.out is told in parts. */
     private static final int LINE_BYTES = 1 << 14;
@@ -54,6 +54,7 @@ final class ProgramRun {
     private final Kind kind;
     private final Program.Opener<Served> opener;
     private final Consumer<Mount> begun;
+    private final boolean inBackground = isBackground();
     /** Lives until the program has ended. */
     private final Arena arena = Arena.ofShared();
     private final MemorySegment program = arena.allocate(80, 8);
@@ -88,6 +89,16 @@ final class ProgramRun {
         } catch (InvalidPathException e) {
             throw new IllegalArgumentException(what + ": the path \"" + text + "\" cannot be said in this locale ("
                     + SystemText.CHARSET + "); set LC_ALL=C.UTF-8", e);
+        }
+    }
+
+    /** As the library tells it: by the socket of the report, which it takes away from standard input. */
+    private static boolean isBackground() {
+        try {
+            return System.getenv(BACKGROUND) != null
+                    && Files.readSymbolicLink(Path.of("/proc/self/fd/0")).toString().startsWith("socket:");
+        } catch (IOException e) {
+            return false;
         }
     }
 
@@ -239,7 +250,7 @@ final class ProgramRun {
     /** Makes what is served, and fills in how. */
     private int open(MemorySegment user, MemorySegment given, MemorySegment message, long room) {
         try {
-            if (System.getenv(BACKGROUND) != null) {
+            if (inBackground) {
                 System.setOut(lines(LOG_INFO));
                 System.setErr(lines(LOG_WARNING));
             }

@@ -215,6 +215,18 @@ class ProgramTest {
         }
     }
 
+    /** Its environment and its standard input are those of the other. */
+    @Test
+    void whatADaemonStartsWritesWhereItIsTold() throws Exception {
+        try (Place place = new Place()) {
+            ProcessBuilder program = place.virtualMachine(Greeter.class, "-f", "/etc/hostname", place.mountpoint + "/no");
+            program.environment().put("BICKFORD_BACKGROUND", "/");
+            program.redirectInput(Path.of("/dev/null").toFile());
+            String said = said(1, place, program);
+            assertTrue(said.lines().anyMatch("opening"::equals), said);
+        }
+    }
+
     @Test
     void aSignalUnmountsAndASecondProgramIsRefused() throws Exception {
         try (Place place = new Place()) {
