@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::background::MARK;
 use crate::status::Status;
-use crate::terminal;
+use crate::{terminal, words};
 
 /// Asks this program to unmount and to do nothing else: `IDENTITY:MOUNTPOINT`. With [`MountGuard::identity`]
 /// another daemon's mount, which is there meanwhile, stays.
@@ -67,7 +67,7 @@ fn again(mountpoint: &Path) -> Command {
         command.arg0(terminal::name()).arg(mountpoint);
         return command;
     }
-    let mut words = std::env::args_os();
+    let mut words = words::own().into_iter();
     command.arg0(words.next().unwrap_or_default()).args(words);
     // A relative path of a script is meant from there; within the mount it may not answer.
     let directory = std::env::var_os(MARK).map(PathBuf::from);

@@ -30,8 +30,8 @@ use self::front::Front;
 use self::report::{Outcome, Place, Report};
 use crate::failure::{Failure, cure};
 use crate::status::Status;
-use crate::terminal;
 use crate::waiting::Waiting;
+use crate::{terminal, words};
 
 /// Set for the process in the background, which leaves its directory: to that.
 pub const MARK: &str = "BICKFORD_BACKGROUND";
@@ -92,16 +92,16 @@ pub fn detach() -> Result<Status, Failure> {
 }
 
 fn start(socket: UnixStream) -> io::Result<Child> {
-    let mut arguments = std::env::args_os();
+    let mut words = words::own().into_iter();
     let mut command = Command::new("/proc/self/exe");
     command.arg0(
-        arguments
+        words
             .next()
             .unwrap_or_else(|| OsString::from(terminal::name())),
     );
     let directory = std::env::current_dir().unwrap_or_default();
     command
-        .args(arguments)
+        .args(words)
         .env(MARK, directory)
         .stdin(OwnedFd::from(socket));
     // With the command its end of the socket is closed: without this the end of the report never comes.

@@ -21,6 +21,7 @@ pub mod statistics;
 pub mod status;
 pub mod terminal;
 pub mod waiting;
+mod words;
 
 pub use bickford_layers::{parse_duration, parse_size};
 pub use failure::Failure;

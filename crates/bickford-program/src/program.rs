@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::helper::is_helper;
 use crate::remount::REMOUNT;
 use crate::status::{self, Status};
-use crate::{lift, signals, terminal};
+use crate::{lift, signals, terminal, words};
 
 /// What opening a file system comes to; the error is what the user is told, so that it says what failed, on what,
 /// and why.
@@ -242,9 +242,9 @@ impl<A: clap::Args> Program<A> {
         if let Some(status) = apart::unmount_if_asked() {
             return status;
         }
-        let own = std::env::args_os();
+        let own = words::own();
         let before = own.len().saturating_sub(words.len());
-        if !own.eq(words.iter().cloned()) {
+        if own != words {
             apart::set_interpreted();
         }
         let helper = is_helper(words.first());

@@ -4,7 +4,6 @@
 //! cannot be changed is accepted where it is in force already, and refused otherwise.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bickford::mount::{GenericFlags, MountEntry, MountOptions, remount, split_options};
@@ -16,6 +15,7 @@ use rustix::process::Pid;
 
 use crate::failure::Failure;
 use crate::waiting::Waiting;
+use crate::words;
 
 /// The option of mount(8) that asks for other flags on the mount that is there.
 pub const REMOUNT: &str = "remount";
@@ -110,12 +110,8 @@ impl Remount<'_> {
     /// What the daemon behind the mount was called with, if it is one of ours and answers.
     fn daemon_of(&self, entry: &MountEntry) -> Option<Served> {
         let pid = pid_of(entry)?;
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let words = line.strip_suffix(b"\0")?.split(|byte| *byte == 0);
-        let words = words
-            .skip(self.before)
-            .map(|word| OsStr::from_bytes(word).to_owned())
-            .collect::<Vec<_>>();
+        let words = words::of(&pid.to_string())?;
+        let words = words.into_iter().skip(self.before).collect::<Vec<_>>();
         let options = (self.matches)(words.clone()).and_then(|given| {
             let texts = given.get_many::<String>("options")?;
             Some(texts.flat_map(|text| split_options(text)).collect())
