@@ -5,9 +5,9 @@
 #[path = "c_programs/building.rs"]
 mod building;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -227,6 +227,41 @@ fn it_serves_a_directory() {
     }
 }
 
+/// A program that has mounted, and what it writes afterwards.
+fn serving(program: &mut Command) -> (Child, BufReader<ChildStderr>) {
+    let mut served = program.stderr(Stdio::piped()).spawn().unwrap();
+    let mut reader = BufReader::new(served.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(" mounted") {
+        line.clear();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    (served, reader)
+}
+
+/// Its `main` refuses other command lines than it was called with.
+#[test]
+fn a_signal_unmounts_it() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let file = place.path().join("file");
+    std::fs::write(&file, "world").unwrap();
+    watched(place.path(), |mountpoint| {
+        let mut program = Command::new(&program);
+        let (mut served, mut reader) = serving(program.arg("-f").arg(&file).arg(mountpoint));
+        kill_process(Pid::from_child(&served), Signal::TERM).unwrap();
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        let status = served.wait().unwrap();
+        assert!(status.success(), "{status}");
+        assert!(said.contains(": unmounted"), "{said}");
+        assert!(!said.contains("detached"), "{said}");
+    });
+}
+
 /// As where its output goes through a command that ends before.
 #[test]
 fn it_outlives_who_reads_its_log() {
@@ -236,18 +271,7 @@ fn it_outlives_who_reads_its_log() {
     let place = tempfile::tempdir().unwrap();
     let program = compile_from("../../examples/c", "hello", place.path());
     watched(place.path(), |mountpoint| {
-        let mut served = Command::new(&program)
-            .arg("-f")
-            .arg(mountpoint)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut reader = BufReader::new(served.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains(" mounted") {
-            line.clear();
-            assert!(reader.read_line(&mut line).unwrap() > 0, "it ended");
-        }
+        let (mut served, reader) = serving(Command::new(&program).arg("-f").arg(mountpoint));
         drop(reader);
         kill_process(Pid::from_child(&served), Signal::TERM).unwrap();
         let status = served.wait().unwrap();

@@ -8,7 +8,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bickford::mount::{MountGuard, Unmount, unmount_only};
 use rustix::io::Errno;
@@ -20,13 +19,6 @@ use crate::{terminal, words};
 /// Asks this program to unmount and to do nothing else: `IDENTITY:MOUNTPOINT`. With [`MountGuard::identity`]
 /// another daemon's mount, which is there meanwhile, stays.
 pub const UNMOUNT: &str = "BICKFORD_UNMOUNT";
-
-static INTERPRETED: AtomicBool = AtomicBool::new(false);
-
-/// This process is an interpreter, which needs its whole command line to be the same program again.
-pub(crate) fn set_interpreted() {
-    INTERPRETED.store(true, Ordering::Relaxed);
-}
 
 /// What is to be unmounted.
 fn asked(told: &OsStr) -> Option<(u64, PathBuf)> {
@@ -60,16 +52,13 @@ pub fn unmount_if_asked() -> Option<Status> {
     })
 }
 
-/// This program.
+/// This program, with its whole command line: an interpreter is no other by it alone, and `main` may look at it before
+/// anything is asked.
 fn again(mountpoint: &Path) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    if !INTERPRETED.load(Ordering::Relaxed) {
-        command.arg0(terminal::name()).arg(mountpoint);
-        return command;
-    }
     let mut words = words::own().into_iter();
+    let mut command = Command::new("/proc/self/exe");
     command.arg0(words.next().unwrap_or_default()).args(words);
-    // A relative path of a script is meant from there; within the mount it may not answer.
+    // A relative path, as of a script, is meant from there; within the mount it may not answer.
     let directory = std::env::var_os(MARK).map(PathBuf::from);
     if let Some(directory) = directory.filter(|path| path.is_absolute())
         && !directory.starts_with(mountpoint)

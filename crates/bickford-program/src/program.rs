@@ -62,8 +62,8 @@ enum Source {
 ///
 /// `hello MOUNTPOINT` returns when the mount answers, with status 0, and serves it in the background; or says why
 /// there is none, with another status. With `-f` or `-d` it stays in the foreground. `--help` tells of all flags.
-/// The background is the program itself run again, so that what stands in `main` before this happens in both
-/// processes; the file system is opened in the one that serves it.
+/// The background is the program itself run again, and so is what unmounts when a signal comes: what stands in `main`
+/// before this happens in each of these processes. The file system is opened in the one that serves it.
 pub struct Program<A = NoArguments> {
     name: String,
     about: String,
@@ -242,11 +242,7 @@ impl<A: clap::Args> Program<A> {
         if let Some(status) = apart::unmount_if_asked() {
             return status;
         }
-        let own = words::own();
-        let before = own.len().saturating_sub(words.len());
-        if own != words {
-            apart::set_interpreted();
-        }
+        let before = words::own().len().saturating_sub(words.len());
         let helper = is_helper(words.first());
         let call = match line::form(words.clone()) {
             Ok(call) => call,

@@ -108,6 +108,9 @@ int main(int argc, char **argv)
 		.dispatch = dispatch,
 	};
 
+	/* Nobody calls it with a mount point alone. */
+	if (argc == 2 && argv[1][0] == '/')
+		return 9;
 	if (argc > 1 && strcmp(argv[1], "nameless") == 0)
 		program.name = NULL;
 	if (argc > 1 && strcmp(argv[1], "outdated") == 0)
