@@ -101,12 +101,14 @@ class Programs(Mounted):
     def test_flags_of_the_mount_can_be_changed(self):
         self.assertEqual(self.run_program(EXAMPLES / "hello.py", self.mount, "-o", "attr_timeout=7").stderr, "")
 
-        def remount(*words):
-            return self.run_program(EXAMPLES / "hello.py", self.mount, "-o", "remount", "-o", *words)
+        def remount(*words, before=()):
+            return self.run_program(*before, EXAMPLES / "hello.py", self.mount, "-o", "remount", "-o", *words)
 
         self.assertEqual(remount("rw,noatime,attr_timeout=7").stderr, "")
         line = next(line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.mount) in line)
         self.assertIn("noatime", line)
+        # What the interpreter is told is no option of the mount.
+        self.assertEqual(remount("rw,attr_timeout=7", before=["-X", "utf8"]).stderr, "")
         refused = remount("ro,attr_timeout=8")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("'attr_timeout=8' is not in force", refused.stderr)

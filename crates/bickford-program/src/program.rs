@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::helper::is_helper;
 use crate::remount::REMOUNT;
 use crate::status::{self, Status};
-use crate::{lift, signals, terminal, words};
+use crate::{lift, signals, terminal};
 
 /// What opening a file system comes to; the error is what the user is told, so that it says what failed, on what,
 /// and why.
@@ -242,7 +242,6 @@ impl<A: clap::Args> Program<A> {
         if let Some(status) = apart::unmount_if_asked() {
             return status;
         }
-        let before = words::own().len().saturating_sub(words.len());
         let helper = is_helper(words.first());
         let call = match line::form(words.clone()) {
             Ok(call) => call,
@@ -262,7 +261,7 @@ impl<A: clap::Args> Program<A> {
         let done = |()| Status::SUCCESS;
         let result = match (call.fake, line.is_remount()) {
             (true, _) => line.check(&self).map(done),
-            (false, true) => line.remount(&self, words, before).map(done),
+            (false, true) => line.remount(&self, words).map(done),
             (false, false) => line.serve(self, open),
         };
         status::finish(result, helper)

@@ -29,8 +29,9 @@ pub struct Remount<'a> {
     pub mountpoint: &'a Path,
     /// The command line of this program, its name first.
     pub words: Vec<OsString>,
-    /// How many words an interpreter has before that, here and where the daemon runs.
-    pub before: usize,
+    /// What an interpreter's command line begins with here, up to the word that names the program; nothing where there is
+    /// no interpreter.
+    pub before: Vec<OsString>,
     /// All options of `-o`.
     pub options: Vec<String>,
     /// The names of those that are settled when it is mounted, besides the mount's.
@@ -110,8 +111,8 @@ impl Remount<'_> {
     /// What the daemon behind the mount was called with, if it is one of ours and answers.
     fn daemon_of(&self, entry: &MountEntry) -> Option<Served> {
         let pid = pid_of(entry)?;
-        let words = words::of(&pid.to_string())?;
-        let words = words.into_iter().skip(self.before).collect::<Vec<_>>();
+        let mut words = words::of(&pid.to_string())?;
+        words.drain(..self.before_in(&words));
         let options = (self.matches)(words.clone()).and_then(|given| {
             let texts = given.get_many::<String>("options")?;
             Some(texts.flat_map(|text| split_options(text)).collect())
@@ -120,6 +121,15 @@ impl Remount<'_> {
             options: options.unwrap_or_default(),
             flags: self.flags_of(words, false),
         })
+    }
+
+    /// How many words an interpreter has before the program's where the daemon runs: it may have options of its own.
+    fn before_in(&self, line: &[OsString]) -> usize {
+        let Some((name, before)) = self.before.split_last() else {
+            return 0;
+        };
+        let named = line.iter().position(|word| word == name);
+        named.unwrap_or(before.len()).min(line.len())
     }
 
     /// The flags of a command line, with or without those that have their default.

@@ -145,7 +145,7 @@ fn remount(arguments: &Arguments) -> Result<(), Failure> {
     let remount = Remount {
         mountpoint: &arguments.mountpoint,
         words: std::env::args_os().collect(),
-        before: 0,
+        before: Vec::new(),
         options: arguments.flags.split_options().collect(),
         settled: &[],
         command: mount,

@@ -18,6 +18,7 @@ use crate::helper::{HelperCall, HelperError, is_helper};
 use crate::layers::check_of_a_daemon;
 use crate::lift;
 use crate::remount::{REMOUNT, Remount};
+use crate::words;
 
 /// What every program has.
 #[derive(Debug, Clone, clap::Args)]
@@ -225,13 +226,17 @@ impl<A: clap::Args> Line<A> {
         options.any(|option| option == REMOUNT)
     }
 
-    /// `words` and `before` as for [`Remount`].
+    /// `words` as for [`Remount`].
     pub(super) fn remount(
         &self,
         program: &Program<A>,
         words: Vec<OsString>,
-        before: usize,
     ) -> Result<(), Failure> {
+        let mut before = words::own();
+        before.truncate(match before.len().saturating_sub(words.len()) {
+            0 => 0,
+            count => count + 1,
+        });
         let command = Self::command(program);
         let others = match program.path_options {
             Some(_) => path::Options::known_names().collect::<Vec<_>>(),
