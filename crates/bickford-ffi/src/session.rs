@@ -223,6 +223,11 @@ impl<'a> Mount<'a> {
             )
         };
         let options = parse(options)?;
+        if options.foreground_only {
+            return Err(Failure::argument(
+                "option 'foreground_only' is for programs, which go into the background; leave it out",
+            ));
+        }
         Ok(Self {
             mountpoint,
             config: options.adjusted(config),

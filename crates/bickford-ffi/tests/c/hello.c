@@ -128,6 +128,9 @@ static void check_errors(const char *mountpoint)
 	CHECK(bickford_mount(mountpoint, "no_such_option", NULL, &callbacks, &session) ==
 		BICKFORD_ERROR_ARGUMENT);
 	CHECK(strstr(bickford_last_error(), "no_such_option") != NULL);
+	CHECK(bickford_mount(mountpoint, "foreground_only", NULL, &callbacks, &session) ==
+		BICKFORD_ERROR_ARGUMENT);
+	CHECK(strstr(bickford_last_error(), "foreground_only") != NULL);
 	CHECK(bickford_session_wait(4711, 0) == BICKFORD_ERROR_HANDLE);
 	CHECK(bickford_deferred_complete(4711, EIO, NULL) == BICKFORD_ERROR_HANDLE);
 }
