@@ -74,6 +74,10 @@ class FileSystem:
     #: has, also where a default ACL of the directory should take its place (acl(5)). Read of the class.
     applies_umask = False
 
+    #: Whether ACLs (acl(5)), which are extended attributes, are kept: the kernel then checks permissions by them, as with the
+    #: option `default_permissions`. Read of the class.
+    keeps_acls = False
+
     def __init__(self, given=None):
         """`given` is what the command line asks for, where `run` makes it."""
 
@@ -172,6 +176,8 @@ class FileSystem:
         raise NotImplementedError
 
     def setxattr(self, path, handle, name, value, flags):
+        """Without `keeps_acls` refuse ACLs (`system.posix_acl_access`, `system.posix_acl_default`) with EOPNOTSUPP: the kernel
+        checks the mode alone."""
         raise NotImplementedError
 
     def listxattr(self, path, handle):

@@ -68,6 +68,7 @@ HAS_MODIFIED_NOW = 1 << 8
 
 # Of FUSE_INIT.
 DONT_MASK = 1 << 6
+POSIX_ACL = 1 << 20
 
 ERROR_TIMEOUT = -13
 UNMOUNT = {"normal": 0, "lazy": 1, "force": 2}

@@ -22,6 +22,7 @@ from .interface import (
     HAS_UID,
     NAMES,
     OPERATIONS,
+    POSIX_ACL,
     SETATTR,
     Attr,
     Dispatch,
@@ -105,7 +106,9 @@ class Server:
 
     def wanted(self):
         """What the kernel is asked for."""
-        return DONT_MASK if getattr(self._class, "applies_umask", False) else 0
+        umask = DONT_MASK if getattr(self._class, "applies_umask", False) else 0
+        acls = POSIX_ACL if getattr(self._class, "keeps_acls", False) else 0
+        return umask | acls
 
     def serve(self, file_system):
         self._fs = file_system

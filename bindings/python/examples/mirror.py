@@ -15,6 +15,7 @@ LEFT_OUT = os.O_APPEND | os.O_DIRECT
 
 class Mirror(bickford.FileSystem):
     applies_umask = True
+    keeps_acls = True
 
     def __init__(self, given):
         os.scandir(given.source).close()  # says what is wrong with it

@@ -126,6 +126,11 @@ class Calls(Mounted):
             session.unmount("gently")
 
 
+def acl(*entries):
+    """As an extended attribute: tag, permissions and id of each."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+
 class MirroredOnce(Mounted):
     def test_what_has_come_meanwhile_is_not_given_away(self):
         below = self.directory / "below"
@@ -250,13 +255,25 @@ class Mirrored(Mounted):
 
     def test_a_default_acl_takes_the_place_of_the_umask(self):
         # user::rwx, user:1234:rwx, group::rwx, mask::rwx, other::---
-        entries = ((1, 7, -1), (2, 7, 1234), (4, 7, -1), (16, 7, -1), (32, 0, -1))
-        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
-        os.setxattr(self.below, "system.posix_acl_default", acl)
+        given = acl((1, 7, -1), (2, 7, 1234), (4, 7, -1), (16, 7, -1), (32, 0, -1))
+        os.setxattr(self.below, "system.posix_acl_default", given)
         make = "umask 027; echo x > file; mkdir dir; mkfifo fifo; ln -s file link"
         subprocess.run(["sh", "-c", make], check=True, cwd=self.mount)
         for name, mode in (("file", 0o660), ("dir", 0o770), ("fifo", 0o660)):
             self.assertEqual(stat.S_IMODE(os.lstat(self.below / name).st_mode), mode, name)
+
+    def test_acls_are_obeyed(self):
+        # user::rw-, user:1234:rw-, group::---, mask::rw-, other::---
+        given = acl((1, 6, -1), (2, 6, 1234), (4, 0, -1), (16, 6, -1), (32, 0, -1))
+        for name in ("above", "below"):
+            (self.below / name).write_text("text")
+            os.chown(self.below / name, -1, 1235)
+            os.setxattr((self.mount if name == "above" else self.below) / name, "system.posix_acl_access", given)
+            for place in self.both(name):
+                for user, group, status in ((1234, 1236, 0), (1233, 1235, 1)):
+                    as_user = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "cat", place]
+                    ended = subprocess.run(as_user, capture_output=True, check=False)
+                    self.assertEqual(ended.returncode, status, (place, user, ended.stderr))
 
     def test_removed_while_open(self):
         above, _ = self.both("file")
