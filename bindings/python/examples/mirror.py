@@ -5,6 +5,7 @@
 
 import errno
 import os
+import stat
 import sys
 
 import bickford
@@ -56,10 +57,14 @@ class Mirror(bickford.FileSystem):
         os.mkdir(self.below(path), self.masked(path, mode))
         self.give(path)
 
-    def give(self, path):
-        """What somebody made belongs to them."""
-        caller = bickford.caller()
-        os.lchown(self.below(path), caller.uid, caller.gid)
+    def give(self, path, handle=None):
+        """What somebody made belongs to them, but for the group where the directory gives its own."""
+        caller, made = bickford.caller(), self.getattr(path, handle)
+        inherits = os.stat(os.path.dirname(self.below(path))).st_mode & stat.S_ISGID
+        self.chown(path, handle, caller.uid, -1 if inherits else caller.gid)
+        if made.st_mode & (stat.S_ISUID | stat.S_ISGID):
+            # The change of owner took them away.
+            self.chmod(path, handle, stat.S_IMODE(made.st_mode))
 
     def unlink(self, path):
         os.unlink(self.below(path))
@@ -108,8 +113,7 @@ class Mirror(bickford.FileSystem):
         # What has come there meanwhile nobody has checked for the caller.
         flags = flags & ~LEFT_OUT | os.O_CREAT | os.O_EXCL
         handle = os.open(self.below(path), flags, self.masked(path, mode))
-        caller = bickford.caller()
-        os.fchown(handle, caller.uid, caller.gid)
+        self.give(path, handle)
         return handle
 
     def read(self, path, handle, offset, size):

@@ -253,6 +253,25 @@ class Mirrored(Mounted):
             found = os.lstat(self.below / name)
             self.assertEqual((found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)), (1234, 1235, mode), name)
 
+    def test_a_directory_may_give_its_group(self):
+        above, below = self.both("dir")
+        below.mkdir()
+        os.chown(below, -1, 12)
+        os.chmod(below, 0o2777)
+        make = "echo x > file; mkdir dir; mkfifo fifo; ln -s file link"
+        subprocess.run(["setpriv", "--reuid=1234", "--regid=1235", "--clear-groups", "sh", "-c", make], check=True,
+                       cwd=above)
+        for name in ("file", "dir", "fifo", "link"):
+            found = os.lstat(below / name)
+            self.assertEqual((found.st_uid, found.st_gid), (1234, 12), name)
+        self.assertTrue(os.stat(below / "dir").st_mode & stat.S_ISGID)
+
+    def test_set_id_bits_stay_with_what_is_made(self):
+        os.close(os.open(self.mount / "file", os.O_CREAT | os.O_WRONLY, 0o4755))
+        os.mknod(self.mount / "node", stat.S_IFREG | 0o2755)
+        for name, mode in (("file", 0o4755), ("node", 0o2755)):
+            self.assertEqual(stat.S_IMODE(os.stat(self.below / name).st_mode), mode, name)
+
     def test_a_default_acl_takes_the_place_of_the_umask(self):
         # user::rwx, user:1234:rwx, group::rwx, mask::rwx, other::---
         given = acl((1, 7, -1), (2, 7, 1234), (4, 7, -1), (16, 7, -1), (32, 0, -1))
