@@ -240,7 +240,7 @@ impl<'a> Runner<'a> {
             &self.stop,
         )
         .inspect_err(|_| log.keep())?;
-        let warmed = self.warm_up(&row.kind, &target, entrance.as_deref());
+        let ready = self.make_ready(&row.kind, &target, entrance.as_deref());
         let tracing = if round == 0 {
             self.trace(&target)
         } else {
@@ -248,7 +248,7 @@ impl<'a> Runner<'a> {
         };
         let before = Moment::before(&self.device, &target);
         let mut cycles = Cycles::start().ok();
-        let ran = warmed.and_then(|()| self.execute(&row.kind, &target, entrance.as_deref()));
+        let ran = ready.and_then(|()| self.execute(&row.kind, &target, entrance.as_deref()));
         let cycles = cycles.as_mut().and_then(Cycles::count);
         let after = Moment::after(&self.device, &target);
         let requests = tracing.and_then(|tracing| self.requests(tracing, row, config));
@@ -359,13 +359,19 @@ impl<'a> Runner<'a> {
         Bound::new(Duration::from_secs(seconds), advice)
     }
 
-    /// Has a row that runs with warm caches find them so. Nothing of it is measured.
-    fn warm_up(&self, kind: &Kind, target: &Target, entrance: Option<&Path>) -> Result<(), Ended> {
-        if !matches!(kind, Kind::Bonnie { phase, .. } if phase.warm()) {
-            return Ok(());
-        }
-        let job = Job::Warm {
-            directory: target.directory().to_owned(),
+    /// Waits until a mount serves, and has a row that runs with warm caches find them so. Nothing of it is measured.
+    fn make_ready(
+        &self,
+        kind: &Kind,
+        target: &Target,
+        entrance: Option<&Path>,
+    ) -> Result<(), Ended> {
+        let directory = target.directory().to_owned();
+        let job = match kind {
+            Kind::Bonnie { phase, .. } if phase.warm() => Job::Warm { directory },
+            // It is in the mount table before the file system has begun.
+            _ if target.connection().is_some() => Job::Reach { directory },
+            _ => return Ok(()),
         };
         let release = || target.release();
         self.worker(&job, entrance, self.deadline(), &release)
@@ -481,6 +487,7 @@ impl<'a> Runner<'a> {
         command.stdin(fs::File::open(&file).map_err(failed)?);
         let name = match job {
             Job::Prepare { .. } => "making the files of the row",
+            Job::Reach { .. } => "asking the mount for its root",
             Job::Warm { .. } => "reading the file of the row beforehand",
             Job::Run { .. } | Job::Null { .. } => "the workload",
         };

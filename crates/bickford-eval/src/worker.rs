@@ -35,6 +35,11 @@ pub(crate) enum Job {
         /// Where.
         directory: PathBuf,
     },
+    /// Asks a mount for its root, which is answered once it serves.
+    Reach {
+        /// Where.
+        directory: PathBuf,
+    },
     /// Reads the file of a row of a single file, so that caches hold of it what they can.
     Warm {
         /// Where.
@@ -80,6 +85,10 @@ pub(crate) fn single_file(directory: &Path) -> PathBuf {
 pub(crate) fn perform(job: &Job) -> Result<Work, String> {
     match job {
         Job::Prepare { kind, directory } => prepare(kind, directory).map(|()| Work::default()),
+        Job::Reach { directory } => {
+            let reached = fs::metadata(directory).map(|_| Work::default());
+            reached.map_err(|e| format!("stat {}: {e}", directory.display()))
+        }
         Job::Warm { directory } => {
             let path = single_file(directory);
             let read = read_blocks(&path).map(|_| Work::default());
@@ -323,11 +332,17 @@ mod tests {
             phase: Phase::PutChar,
             bytes: 10,
         };
-        let error = perform(&Job::Run {
+        let directory = || "/nonexistent".into();
+        let run = Job::Run {
             kind,
-            directory: "/nonexistent".into(),
-        })
-        .unwrap_err();
+            directory: directory(),
+        };
+        let error = perform(&run).unwrap_err();
         assert!(error.contains("/nonexistent/file"), "{error}");
+        let reach = Job::Reach {
+            directory: directory(),
+        };
+        let error = perform(&reach).unwrap_err();
+        assert!(error.starts_with("stat /nonexistent: "), "{error}");
     }
 }

@@ -1,5 +1,10 @@
 //! What a runner has done, and when.
 
+use bickford::filesystem::blocking;
+use bickford::mount::MountOptions;
+use bickford::ops::{Attr, Attributes, Getattr};
+use bickford::{Blocking, Context, Errno, Negotiation, NodeId, Session, SessionConfig};
+
 use super::*;
 use crate::results::Settings;
 
@@ -47,6 +52,85 @@ fn caches_are_warmed_before_a_run_and_not_within_it() {
         jobs,
         ["prepare", "warm", "run", "warm", "run", "run", "run"]
     );
+}
+
+/// Waits until `path` is there.
+fn wait_for(path: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !path.exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Begins to serve some time after a worker was started that leaves `asked`.
+struct Late {
+    asked: PathBuf,
+    serves: Arc<AtomicBool>,
+}
+
+impl blocking::FileSystem for Late {
+    fn init(&self, _: &mut Negotiation) -> Result<(), Errno> {
+        wait_for(&self.asked);
+        self.serves.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn getattr(&self, _: &Context<'_>, _: Getattr) -> Result<Attributes, Errno> {
+        let attr = Attr::directory(NodeId::ROOT.0, 0o755);
+        let valid = Duration::ZERO;
+        Ok(Attributes { attr, valid })
+    }
+}
+
+/// What a file system does at its beginning is done before a row begins.
+#[test]
+fn a_mount_serves_before_its_row_is_measured() {
+    if !crate::host::is_root() || fs::File::open("/dev/fuse").is_err() {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let [asked, mounts, log] = ["asked", "mounts", "log"].map(|name| place.path().join(name));
+    let settings = crate::report::fixture::results(&["f37"], &[]).settings;
+    let mut store = store(place.path(), settings);
+    let kind = store.results.settings.rows[0].kind.clone();
+    let done = r#"{"done":{"operations":0,"bytes":0,"files":0,"elapsed_s":0,"latencies":[]}}"#;
+    let ui = ui(format!(
+        "cat > '{}'; stat mnt > /dev/null; echo '{done}'",
+        asked.display()
+    ));
+    let stop = Arc::new(AtomicBool::new(false));
+    let runner = Runner::new(&mut store, &ui, Arc::clone(&stop)).unwrap();
+    let point = runner.work.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let serves = Arc::new(AtomicBool::new(false));
+    let late = Late {
+        asked: asked.clone(),
+        serves: Arc::clone(&serves),
+    };
+    let config = Config {
+        name: "late".into(),
+        command: Some(format!(": > '{}' # {{mnt}}", mounts.display())),
+        directory: None,
+    };
+    let mounting = std::thread::spawn({
+        let point = point.clone();
+        let options = MountOptions::new().fsname("bickford-test");
+        move || {
+            wait_for(&mounts);
+            Session::mount(Blocking(late), point, &options, SessionConfig::default())
+        }
+    });
+    let target = Target::mount(&config, place.path(), &point, &log, None, &stop).unwrap();
+    let ready = runner.make_ready(&kind, &target, None);
+    let served = serves.load(Ordering::Relaxed);
+    let job = fs::read_to_string(&asked).unwrap_or_default();
+    fs::write(&asked, "").unwrap();
+    let session = mounting.join().unwrap().unwrap();
+    drop(target);
+    session.wait();
+    ready.unwrap();
+    assert!(served && job.starts_with("{\"reach\":"), "{served} {job}");
 }
 
 #[test]
