@@ -8,6 +8,7 @@ pub(crate) mod virtio;
 pub(crate) mod work;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -104,7 +105,8 @@ pub fn drop_caches(directory: &Path) -> Result<(), String> {
         .map_err(|e| format!("write /proc/sys/vm/drop_caches: {e} ({CACHES_STAY_WARM})"))
 }
 
-/// Runs a tool of the system to its end and returns what it printed.
+/// Runs a tool of the system to its end and returns what it printed. In a process group of its own, which Ctrl-C does
+/// not reach: what a tool has half done nobody would undo.
 ///
 /// # Errors
 /// The command with its own message.
@@ -115,6 +117,7 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, String> 
     let output = std::process::Command::new(program)
         .args(arguments)
         .env("PATH", path)
+        .process_group(0)
         .output()
         .map_err(|e| cannot_run(program, &e))?;
     if output.status.success() {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod asked;
+mod device;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford_eval::results::{Outcome, Results, load};
-use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
 /// No run of these tests may take longer.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -269,16 +270,21 @@ fn what_failed_is_run_again_when_asked() {
     assert!(said(&alone).contains("--resume"), "{}", said(&alone));
 }
 
-/// Sends a signal once `ready` is true, or the child has ended: what it said is the test's to judge.
-fn signal_when(ready: impl Fn() -> bool, child: &Child, signal: Signal) {
-    let pid = rustix::process::Pid::from_child(child);
+/// Waits until `ready` is true, or the child has ended: what it said is the test's to judge.
+fn wait_until(ready: impl Fn() -> bool, child: &Child) -> Pid {
+    let pid = Pid::from_child(child);
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let has_ended = || waitid(WaitId::Pid(pid), options).unwrap().is_some();
     let end = Instant::now() + PATIENCE;
     while !ready() && !has_ended() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
-    rustix::process::kill_process(pid, signal).unwrap();
+    pid
+}
+
+/// Sends a signal then.
+fn signal_when(ready: impl Fn() -> bool, child: &Child, signal: Signal) {
+    rustix::process::kill_process(wait_until(ready, child), signal).unwrap();
 }
 
 /// The same as soon as everything is set up and signals are caught.
@@ -454,32 +460,6 @@ fn a_deadline_is_not_told_as_a_mount_that_died() {
         error.contains("within 2 s") && !error.contains("went away"),
         "{error}"
     );
-}
-
-/// Ctrl-C while the device is written.
-#[test]
-fn an_interrupt_of_the_set_up_is_one_of_the_run() {
-    if !root() {
-        return;
-    }
-    let place = Place::new(WORKLOAD);
-    let words = place.command(&["native"]);
-    let words = words.get_args().map(|word| match word {
-        word if word == place.path("device").as_os_str() => "ram".as_ref(),
-        word => word,
-    });
-    let mut command = Command::new(program());
-    command.args(words);
-    let image = || {
-        let mut work = fs::read_dir(place.directory.path()).unwrap().flatten();
-        work.any(|entry| entry.path().join("ram/image").exists())
-    };
-    let output = finish_after(command, |child| signal_when(image, child, Signal::INT));
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
-    assert!(said(&output).contains("--resume"), "{}", said(&output));
-    is_clean(&place);
-    let output = resume(&place, &[]);
-    assert!(output.status.success(), "{}", said(&output));
 }
 
 /// A report that was made of samples which are gone stays.
