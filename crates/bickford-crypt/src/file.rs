@@ -303,20 +303,25 @@ impl File {
     pub(crate) fn verified(
         self,
         mut answer: Attributes,
-        then: impl FnOnce(Attributes) + Send + 'static,
+        then: impl FnOnce(Result<Attributes, Errno>) + Send + 'static,
     ) {
         let known_empty = self.inner.opens().empty.contains(&self.node);
         if known_empty || !looks_empty(&answer.attr) {
-            return then(answer);
+            return then(Ok(answer));
         }
         let (cx, known) = (self.cx.clone(), self.id);
         let inner = Arc::clone(&self.inner);
         inner.identify(&cx, self.node, self.handle, true, move |id| {
-            if id != Ok(known) {
-                answer.attr.size = lower_length(1);
-                answer.valid = Duration::ZERO;
-            }
-            then(answer);
+            then(match id {
+                Ok(id) if id == known => Ok(answer),
+                Ok(_) | Err(Errno::IO) => {
+                    answer.attr.size = lower_length(1);
+                    answer.valid = Duration::ZERO;
+                    Ok(answer)
+                }
+                // As at a signal, which says nothing of the file.
+                Err(errno) => Err(errno),
+            });
         });
     }
 

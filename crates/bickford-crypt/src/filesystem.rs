@@ -316,7 +316,7 @@ impl FileSystem for Crypt {
         let below = match opened {
             None => below,
             Some(file) => below.wrap(|result: Result<Attributes, Errno>, reply| match result {
-                Ok(answer) => file.verified(answer, |answer| reply.ok(answer)),
+                Ok(answer) => file.verified(answer, |answer| reply.complete(answer)),
                 Err(errno) => reply.error(errno),
             }),
         };

@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) no_open: bool,
     /// How many changes still begin before the caller gets a signal.
     pub(crate) signal: Option<usize>,
+    /// How the next read fails.
+    pub(crate) read_fails: Option<Errno>,
     /// Flags of open(2) of each write.
     pub(crate) written_with: Vec<i32>,
     /// Whether a write-back cache is asked for.
@@ -359,6 +361,10 @@ impl FileSystem for Lower {
     fn read(&self, _: &Context<'_>, op: Read, reply: Reply<Data>) {
         assert_eq!(op.handle.0, op.node.0 + 1000);
         let mut state = self.state();
+        if let Some(errno) = state.read_fails.take() {
+            drop(state);
+            return reply.error(errno);
+        }
         let bytes = state.file(op.node);
         let from = (op.offset as usize).min(bytes.len());
         let to = (from + op.size as usize).min(bytes.len());

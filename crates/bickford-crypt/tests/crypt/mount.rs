@@ -180,15 +180,17 @@ impl Mount {
 
     /// What the kernel asks for before it reads, where it has no attributes that are still valid: size, and seconds that
     /// it is kept.
-    pub(crate) fn size_of_open(&mut self, file: File) -> (u64, u64) {
+    pub(crate) fn size_of_open(&mut self, file: File) -> Result<(u64, u64), i32> {
         let input = GetattrIn {
             getattr_flags: GetattrFlags::FH.bits(),
             fh: file.handle,
             ..GetattrIn::default()
         };
         let answer = self.call(Opcode::Getattr, file.node, input.as_bytes());
-        let out: AttrOut = answer.read().unwrap();
-        (out.attr.size, out.attr_valid)
+        done(&answer, || {
+            let out: AttrOut = answer.read().unwrap();
+            (out.attr.size, out.attr_valid)
+        })
     }
 
     pub(crate) fn size(&mut self, node: u64) -> u64 {

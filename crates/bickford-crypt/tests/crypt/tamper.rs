@@ -1,6 +1,6 @@
 //! Bytes below that are not as they were written give EIO, and never plaintext.
 
-use bickford::NodeId;
+use bickford::{Errno, NodeId};
 
 use super::full_length;
 use super::lower::Lower;
@@ -109,12 +109,12 @@ fn an_open_file_that_is_cut_to_the_length_of_an_empty_one_is_not_empty() {
         put(&mount, node, below[..72].to_vec());
         // No size is kept that would tell the kernel not to read.
         assert_eq!(mount.lookup(1, b"file").unwrap().attr_valid, 0);
-        assert_eq!(mount.size_of_open(file), (1, 0));
+        assert_eq!(mount.size_of_open(file), Ok((1, 0)));
         assert_eq!(mount.read(file, 0, 4096), Err(libc::EIO));
         put(&mount, node, below.clone());
         // Others may empty it.
         assert_eq!(other.truncate(writer, true, 0).unwrap(), 0);
-        assert_eq!(mount.size_of_open(file), (0, 1));
+        assert_eq!(mount.size_of_open(file), Ok((0, 1)));
         assert_eq!(mount.read(file, 0, 4096).unwrap(), b"");
         put(&mount, node, below.clone());
         assert_eq!(mount.size(node), 9000);
@@ -122,9 +122,19 @@ fn an_open_file_that_is_cut_to_the_length_of_an_empty_one_is_not_empty() {
     // One of another file is none.
     let (_, _, empty) = written(b"");
     put(&mount, node, empty);
-    assert_eq!(mount.size_of_open(file), (1, 0));
+    assert_eq!(mount.size_of_open(file), Ok((1, 0)));
     mount.close(file);
     other.close(writer);
+}
+
+#[test]
+fn an_empty_file_that_cannot_be_read_at_the_moment_is_not_longer() {
+    let (mut mount, node, _) = written(b"");
+    let file = mount.open(node, libc::O_RDONLY).unwrap();
+    mount.lower.state().read_fails = Some(Errno::INTR);
+    assert_eq!(mount.size_of_open(file), Err(libc::EINTR));
+    assert_eq!(mount.size_of_open(file), Ok((0, 1)));
+    mount.close(file);
 }
 
 #[test]
@@ -135,17 +145,17 @@ fn what_the_mount_itself_made_empty_is_so_until_it_grows() {
     for last in [false, true] {
         // Nothing is read below.
         put(&mount, file.node, vec![0; 72]);
-        assert_eq!(mount.size_of_open(file), (0, 1));
+        assert_eq!(mount.size_of_open(file), Ok((0, 1)));
         put(&mount, file.node, empty.clone());
         mount.write(file, 0, b"x").unwrap();
         put(&mount, file.node, vec![0; 72]);
-        assert_eq!(mount.size_of_open(file), (1, 0));
+        assert_eq!(mount.size_of_open(file), Ok((1, 0)));
         if !last {
             assert_eq!(mount.truncate(file, true, 0).unwrap(), 0);
         }
     }
     put(&mount, file.node, empty);
-    assert_eq!(mount.size_of_open(file), (0, 1));
+    assert_eq!(mount.size_of_open(file), Ok((0, 1)));
     mount.close(file);
     assert_eq!(mount.lookup(1, b"file").unwrap().attr_valid, 0);
 }
