@@ -227,10 +227,15 @@ impl Device {
         }
     }
 
-    /// What of the device is free, for people.
+    /// What of the device is free, for people, where that is next to nothing: else it is another that has no space left.
     #[must_use]
     pub fn room(&self) -> Option<String> {
         let held = rustix::fs::statvfs(&self.data).ok()?;
+        // A file system without a bound for inodes tells none.
+        let used_up = |free: u64, all: u64| free < all.div_ceil(100);
+        if !used_up(held.f_bavail, held.f_blocks) && !used_up(held.f_favail, held.f_files) {
+            return None;
+        }
         let megabytes = |blocks: u64| blocks.saturating_mul(held.f_frsize) >> 20;
         Some(format!(
             "{} MB of {} MB and {} of {} inodes are free below {}: a smaller --scale needs less",
@@ -347,6 +352,30 @@ mod tests {
             "{error}"
         );
         set_up(1 << 20).unwrap();
+    }
+
+    #[test]
+    fn what_is_free_is_told_of_a_full_device_only() {
+        if !crate::host::is_root() {
+            eprintln!("skipped: mounting needs root");
+            return;
+        }
+        let (work, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let small = utf8(directory.path()).unwrap();
+        tool("mount", &["-t", "tmpfs", "-o", "size=4m", "tmpfs", small]).unwrap();
+        let choice = Choice::Directory(directory.path().to_owned());
+        let (room, stop) = (Room::default(), AtomicBool::new(false));
+        let device = Device::set_up(&choice, work.path(), room, &stop).unwrap();
+        device.remake().unwrap();
+        let before = device.room();
+        let full = fs::write(device.data().join("file"), vec![0; 5 << 20]);
+        let after = device.room();
+        drop(device);
+        mounts::unmount(directory.path(), PATIENCE).unwrap();
+        assert_eq!(before, None);
+        assert!(full.is_err());
+        let told = after.unwrap_or_default();
+        assert!(told.starts_with("0 MB of 4 MB and"), "{told}");
     }
 
     /// Somebody detaches it by mistake: its name must not become that of another's device, which would be
