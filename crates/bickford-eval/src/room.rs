@@ -1,5 +1,7 @@
 //! How large a device must be for what is run on it.
 
+use std::collections::BTreeMap;
+
 use crate::rows::Kind;
 use crate::wml::{self, Op, Thread, Workload};
 
@@ -108,11 +110,18 @@ fn appended(workload: &Workload) -> Option<u64> {
     for process in &workload.processes {
         for thread in &process.threads {
             let turns = turns(workload, thread, process.instances);
-            for (at, flowop) in thread.flowops.iter().enumerate() {
-                let Op::Append { iosize, .. } = flowop.op else {
+            let removed = times_by_set(thread, Op::deletes);
+            // The set of what was opened last in each slot.
+            let mut opened = BTreeMap::new();
+            for flowop in &thread.flowops {
+                if let Some((slot, set)) = opens(&flowop.op) {
+                    opened.insert(slot, set);
+                }
+                let Op::Append { fd, iosize, .. } = flowop.op else {
                     continue;
                 };
-                let alive = appended_to(thread, at).and_then(|set| lifetime(workload, thread, set));
+                let set = opened.get(&fd);
+                let alive = set.and_then(|set| lifetime(workload, *set, &removed));
                 let turns = match (turns, alive) {
                     (Some(turns), Some(alive)) => turns.min(alive),
                     (turns, alive) => turns.or(alive)?,
@@ -143,10 +152,12 @@ fn turns(workload: &Workload, thread: &Thread, processes: u64) -> Option<u64> {
         !matches!(op, Op::FinishOnCount { .. } | Op::OpsLimit)
     });
     let by_count = count.map(|count| count / operations.max(1));
+    let all_made = times_by_set(thread, Op::creates);
+    let all_removed = times_by_set(thread, Op::deletes);
     let sets = workload.filesets.iter().enumerate();
     let by_files = sets.filter_map(|(index, set)| {
-        let made = times(thread, |op| creates(op, index));
-        let removed = times(thread, |op| deletes(op, index));
+        let of = |times: &BTreeMap<usize, u64>| times.get(&index).copied().unwrap_or(0);
+        let (made, removed) = (of(&all_made), of(&all_removed));
         // It ends when there are no more to make, or to remove.
         let runs_out = (made == 0) != (removed == 0);
         runs_out.then(|| set.entries / made.max(removed))
@@ -158,10 +169,9 @@ fn turns(workload: &Workload, thread: &Thread, processes: u64) -> Option<u64> {
 
 /// Turns of a thread until files of `set` that it appends to have been removed again, and twice as many, for which is
 /// removed next is left to chance; `None` where it removes none of that set.
-fn lifetime(workload: &Workload, thread: &Thread, set: usize) -> Option<u64> {
-    let removed = times(thread, |op| deletes(op, set));
+fn lifetime(workload: &Workload, set: usize, removed: &BTreeMap<usize, u64>) -> Option<u64> {
     let entries = workload.filesets.get(set)?.entries;
-    entries.saturating_mul(2).checked_div(removed)
+    entries.saturating_mul(2).checked_div(*removed.get(&set)?)
 }
 
 /// How many of some operations a thread does in each turn.
@@ -170,28 +180,25 @@ fn times(thread: &Thread, which: impl Fn(&Op) -> bool) -> u64 {
     flowops.map(|f| f.iters).fold(0, u64::saturating_add)
 }
 
-fn creates(op: &Op, set: usize) -> bool {
-    matches!(op, Op::CreateFile { fileset, .. } if *fileset == set)
-}
-
-fn deletes(op: &Op, set: usize) -> bool {
-    matches!(op, Op::DeleteFile { fileset } if *fileset == set)
-}
-
-/// The set whose files the append at `at` of a thread is to: what was opened last in its slot.
-fn appended_to(thread: &Thread, at: usize) -> Option<usize> {
-    let slot = match thread.flowops.get(at)?.op {
-        Op::Append { fd, .. } => fd,
-        _ => return None,
-    };
-    let before = thread.flowops.iter().take(at + 1).rev();
-    before.into_iter().find_map(|f| match f.op {
-        Op::CreateFile { fileset, fd } | Op::OpenFile { fileset, fd } if fd == slot => {
-            Some(fileset)
+/// How many of some operations a thread does on each set in each turn.
+fn times_by_set(thread: &Thread, set: impl Fn(&Op) -> Option<usize>) -> BTreeMap<usize, u64> {
+    let mut times = BTreeMap::<_, u64>::new();
+    for flowop in &thread.flowops {
+        if let Some(set) = set(&flowop.op) {
+            let count = times.entry(set).or_default();
+            *count = count.saturating_add(flowop.iters);
         }
-        Op::Append { fileset, fd, .. } if fd == slot => fileset,
+    }
+    times
+}
+
+/// The slot that it opens a file in, and the set that it is of.
+fn opens(op: &Op) -> Option<(usize, usize)> {
+    match *op {
+        Op::CreateFile { fileset, fd } | Op::OpenFile { fileset, fd } => Some((fd, fileset)),
+        Op::Append { fileset, fd, .. } => Some((fd, fileset?)),
         _ => None,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What a workload as a whole would not do as it is meant: work without end, or without files.
 
+use std::collections::BTreeSet;
+
 use super::parse::{File, Item};
 use super::{Op, Thread, WmlError, Workload};
 
@@ -26,10 +28,8 @@ pub(super) fn endless<'a>(file: &'a File, workload: &'a Workload) -> Option<&'a 
 /// Refuses what could never find a file of its set, so that its thread would end before it did anything.
 pub(super) fn files(file: &File, workload: &Workload) -> Result<(), WmlError> {
     let all = || threads(file, workload).flat_map(|(item, t)| item.children.iter().zip(&t.flowops));
-    let creates =
-        |set| all().any(|(_, f)| matches!(f.op, Op::CreateFile { fileset, .. } if fileset == set));
-    let deletes =
-        |set| all().any(|(_, f)| matches!(f.op, Op::DeleteFile { fileset } if fileset == set));
+    let created: BTreeSet<usize> = all().filter_map(|(_, f)| f.op.creates()).collect();
+    let deleted: BTreeSet<usize> = all().filter_map(|(_, f)| f.op.deletes()).collect();
     for (item, flowop) in all() {
         let (index, makes) = match flowop.op {
             Op::CreateFile { fileset, .. } => (fileset, true),
@@ -46,11 +46,11 @@ pub(super) fn files(file: &File, workload: &Workload) -> Result<(), WmlError> {
             continue;
         };
         let (there, name) = (set.existing(), &set.name);
-        let expected = if makes && there == set.entries && !deletes(index) {
+        let expected = if makes && there == set.entries && !deleted.contains(&index) {
             format!(
                 "a file of `{name}` that is missing: less `prealloc` in its definition, or a `deletefile`"
             )
-        } else if !makes && there == 0 && !creates(index) {
+        } else if !makes && there == 0 && !created.contains(&index) {
             format!(
                 "a file of `{name}` that exists: `prealloc` in its definition, or a `createfile`"
             )

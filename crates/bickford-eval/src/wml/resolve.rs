@@ -1,5 +1,7 @@
 //! Statements to a typed workload: names resolved, numbers read, attributes checked.
 
+use std::collections::BTreeMap;
+
 use super::parse::{Attribute, File, Item, Value, list};
 use super::{Position, WmlError, check};
 
@@ -55,8 +57,7 @@ impl Thread {
     pub(super) fn ends(&self) -> bool {
         let any = |of: fn(&Op) -> bool| self.flowops.iter().any(|f| of(&f.op));
         any(|op| matches!(op, Op::FinishOnCount { .. }))
-            || any(|op| matches!(op, Op::CreateFile { .. }))
-                != any(|op| matches!(op, Op::DeleteFile { .. }))
+            || any(|op| op.creates().is_some()) != any(|op| op.deletes().is_some())
     }
 }
 
@@ -102,6 +103,24 @@ pub enum Op {
     FinishOnCount { value: u64 },
     /// No limit, since there is no event generator.
     OpsLimit,
+}
+
+impl Op {
+    /// The set that it makes a file of.
+    pub(crate) fn creates(&self) -> Option<usize> {
+        match self {
+            Self::CreateFile { fileset, .. } => Some(*fileset),
+            _ => None,
+        }
+    }
+
+    /// The set that it removes a file of.
+    pub(crate) fn deletes(&self) -> Option<usize> {
+        match self {
+            Self::DeleteFile { fileset } => Some(*fileset),
+            _ => None,
+        }
+    }
 }
 
 /// A workload that can be run.
@@ -184,6 +203,9 @@ const MAX_SECONDS: u64 = 86_400;
 const MAX_FD: u64 = 63;
 /// The most threads a workload may start, over all of its processes.
 const MAX_INSTANCES: u64 = 4096;
+
+/// Indices of the sets by their names.
+type Sets = BTreeMap<String, usize>;
 
 struct Attributes<'a> {
     item: &'a Item,
@@ -300,9 +322,11 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
         seconds: None,
         notes: Vec::new(),
     };
+    let mut sets = Sets::new();
     for item in file.items.iter().filter(|i| i.kind != "process") {
         let set = fileset(item)?;
-        if workload.filesets.iter().any(|s| s.name == set.name) {
+        let index = workload.filesets.len();
+        if sets.insert(set.name.clone(), index).is_some() {
             let found = format!("`{}` again", set.name);
             return Err(WmlError::new(
                 item.at,
@@ -313,7 +337,7 @@ pub(super) fn resolve(file: &File) -> Result<Workload, WmlError> {
         workload.filesets.push(set);
     }
     for item in file.items.iter().filter(|i| i.kind == "process") {
-        let process = process(item, &workload.filesets, &mut workload.notes)?;
+        let process = process(item, &sets, &mut workload.notes)?;
         workload.processes.push(process);
         if workload.threads() > MAX_INSTANCES {
             return Err(WmlError::new(
@@ -403,7 +427,7 @@ fn fileset(item: &Item) -> Result<FileSet, WmlError> {
     })
 }
 
-fn process(item: &Item, sets: &[FileSet], notes: &mut Vec<String>) -> Result<Process, WmlError> {
+fn process(item: &Item, sets: &Sets, notes: &mut Vec<String>) -> Result<Process, WmlError> {
     let attributes = Attributes::new(item, &["name", "instances"])?;
     let mut threads = Vec::new();
     for child in &item.children {
@@ -462,7 +486,7 @@ const KINDS: [&str; 12] = [
     "opslimit",
 ];
 
-fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
+fn flowop(item: &Item, sets: &Sets) -> Result<FlowOp, WmlError> {
     let known: &[&str] = match item.kind.as_str() {
         "createfile" | "openfile" => &["name", "filesetname", "fd", "iters"],
         "deletefile" | "statfile" => &["name", "filesetname", "iters"],
@@ -481,13 +505,11 @@ fn flowop(item: &Item, sets: &[FileSet]) -> Result<FlowOp, WmlError> {
     let fd = attributes.number("fd", 0, MAX_FD)? as usize;
     let iosize = attributes.number("iosize", 0, 1 << 30)?;
     let set = |value: &Value| {
-        sets.iter()
-            .position(|s| s.name == value.text)
-            .ok_or_else(|| {
-                let names: Vec<&str> = sets.iter().map(|s| s.name.as_str()).collect();
-                let expected = format!("the name of a defined set: {}", list(&names));
-                WmlError::unknown(value.at, expected, &value.text, &names)
-            })
+        sets.get(&value.text).copied().ok_or_else(|| {
+            let names: Vec<&str> = sets.keys().map(String::as_str).collect();
+            let expected = format!("the name of a defined set: {}", list(&names));
+            WmlError::unknown(value.at, expected, &value.text, &names)
+        })
     };
     let needed_set = || attributes.need("filesetname").and_then(set);
     let op = match item.kind.as_str() {
