@@ -294,7 +294,8 @@ impl Interval {
     #[must_use]
     pub fn widened(self, by: f64) -> Self {
         let ratio = |difference: f64| 1.0 + difference / 100.0;
-        let [low, high] = [ratio(self.low) * (1.0 - by), ratio(self.high) * (1.0 + by)];
+        let less = (1.0 - by).max(0.0);
+        let [low, high] = [ratio(self.low) * less, ratio(self.high) * (1.0 + by)];
         Self { low, high }.in_percent()
     }
 
@@ -400,6 +401,8 @@ mod tests {
         assert_eq!(coarse.class_range, (Class::Green, Class::Yellow));
         assert_eq!((coarse.class, coarse.ratio), (exact.class, exact.ratio));
         assert!(!exact.widened(0.005).uncertain());
+        // Nothing is slower than what does not move: two sides may be off by all of their time.
+        assert!((exact.widened(2.0).interval_pct.low + 100.0).abs() < 1e-9);
     }
 
     #[test]
