@@ -869,6 +869,10 @@ int32_t bickford_notify_flush(uint64_t session);
 // for one. That is for callbacks that defer nothing, or hardly anything; such a reply has to be completed when its caller is
 // interrupted, as at the end of the connection, for the session to end.
 //
+// With `use_ino` numbers must be unique among all files, and tell hard links: two files of one type that have several names and one
+// number are taken for one, for reading and for writing. Zero, where that cannot be promised (files of another device below), has a
+// number made up.
+//
 // # Safety
 // As for `bickford_mount`.
 int32_t bickford_mount_paths(const char *mountpoint,

@@ -1,16 +1,16 @@
 //! A directory over paths.
 
 use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
-use crate::example::{Example, can_mount};
+use crate::example::{Example, can_mount, lazily_unmount};
 
 /// Whether somebody reads a file.
 fn reads(file: &Path, user: u32, group: u32) -> bool {
@@ -164,5 +164,49 @@ fn files_that_nobody_may_write_are_made_and_written() {
     let again = options.open(example.path("file")).unwrap_err();
     assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
     drop(file);
+    example.finish();
+}
+
+/// A tmpfs on a directory until it is dropped.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn on(directory: PathBuf) -> Self {
+        fs::create_dir(&directory).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "tmpfs"]).arg(&directory);
+        assert!(command.status().unwrap().success());
+        Self(directory)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        lazily_unmount(&self.0);
+    }
+}
+
+#[test]
+fn files_of_two_devices_with_one_number_stay_two() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let devices = ["a", "b"].map(|name| Tmpfs::on(lower.path().join(name)));
+    let numbers = devices.each_ref().map(|Tmpfs(device)| {
+        fs::write(device.join("file"), device.as_os_str().as_encoded_bytes()).unwrap();
+        fs::hard_link(device.join("file"), device.join("other")).unwrap();
+        fs::metadata(device.join("file")).unwrap().ino()
+    });
+    assert_eq!(numbers[0], numbers[1], "each tmpfs counts for itself");
+    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &[lower.path()]);
+    let files = ["a/file", "b/file"].map(|name| File::open(example.path(name)).unwrap());
+    for (mut file, Tmpfs(device)) in files.into_iter().zip(&devices) {
+        let mut contents = Vec::new();
+        file.read_to_end(&mut contents).unwrap();
+        assert_eq!(contents, device.as_os_str().as_encoded_bytes());
+    }
+    let told = ["a/file", "b/file"].map(|name| fs::metadata(example.path(name)).unwrap().ino());
+    assert_ne!(told[0], told[1]);
     example.finish();
 }

@@ -27,6 +27,11 @@ pub struct Options {
     /// Inode numbers are those that the file system answers, and tell which names are hard links
     /// of one file (`use_ino`). Otherwise they are made up, and hard links are known when they are
     /// made through the mount.
+    ///
+    /// The numbers must be unique among all files: names of two files of one type that have several names
+    /// and one number lead to one of them, for reading and for writing. Zero, where that cannot be promised (files of
+    /// another device below), has one made up. A name whose number changes is another inode from then
+    /// on; who has it open by the old one has no path.
     pub use_ino: bool,
     /// All files belong to this user (`uid`).
     pub uid: Option<u32>,

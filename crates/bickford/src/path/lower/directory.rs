@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{self, AtFlags, Dev, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 
 use super::File;
 use crate::mount::GenericFlags;
@@ -27,6 +27,7 @@ const OPEN: OFlags = OFlags::RWMODE
 #[derive(Debug)]
 pub struct Directory {
     root: OwnedFd,
+    device: Dev,
     /// Of the mount, those that say which access times stay.
     flags: GenericFlags,
 }
@@ -38,10 +39,12 @@ impl Directory {
     /// When it cannot be opened, or is no directory; with the path.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let root = fs::open(path, DIRECTORY | OFlags::PATH, Mode::empty());
-        match root {
-            Ok(root) => Ok(Self {
+        let opened = fs::open(path, DIRECTORY | OFlags::PATH, Mode::empty())
+            .and_then(|root| Ok((fs::fstat(&root)?.st_dev, root)));
+        match opened {
+            Ok((device, root)) => Ok(Self {
                 root,
+                device,
                 flags: GenericFlags::empty(),
             }),
             Err(errno) => {
@@ -89,7 +92,8 @@ impl Directory {
     /// # Errors
     /// As open(2); ELOOP where a symbolic link is in the middle of the path.
     pub fn file(&self, path: &Path) -> Result<File> {
-        self.resolve(path, OFlags::PATH).map(File::from)
+        let found = self.resolve(path, OFlags::PATH);
+        found.map(|found| File::numbered_on(self.device, found))
     }
 
     /// What an operation is about: the open file that its handle stands for, or else what is at its
@@ -112,7 +116,7 @@ impl Directory {
     pub fn open(&self, path: &Path, open: Open) -> Result<File> {
         let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
         let opened = self.resolve_to_read(path, flags, GenericFlags::NO_ATIME);
-        opened.map(File::from)
+        opened.map(|opened| File::numbered_on(self.device, opened))
     }
 
     /// Makes a file without a name in a directory, the caller's as [`Place::give`] has it, and opens it
@@ -125,7 +129,8 @@ impl Directory {
         let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = masked(&directory, new);
-        let made = File::from(fs::openat(&directory, ".", flags, mode)?);
+        let made = fs::openat(&directory, ".", flags, mode)?;
+        let made = File::numbered_on(self.device, made);
         give_to(&made, &directory, cx.uid(), cx.gid(), Some(new))?;
         Ok(made)
     }
@@ -140,19 +145,27 @@ impl Directory {
             return Err(Errno::BUSY);
         };
         let parent = self.resolve(parent, DIRECTORY | OFlags::PATH)?;
-        Ok(Place { parent, name })
+        let device = self.device;
+        Ok(Place {
+            parent,
+            name,
+            device,
+        })
     }
 
-    /// Adds what a directory holds to a listing, in one piece.
+    /// Adds what a directory holds to a listing, in one piece, with the inode numbers that [`File::attr`] tells.
     ///
     /// # Errors
     /// As open(2) and getdents(2); ENOTDIR for a symbolic link.
     pub fn list(&self, path: &Path, listing: &mut Listing) -> Result<()> {
         let quiet = GenericFlags::NO_ATIME | GenericFlags::NO_DIR_ATIME;
-        for entry in fs::Dir::new(self.resolve_to_read(path, DIRECTORY, quiet)?)? {
+        let directory = self.resolve_to_read(path, DIRECTORY, quiet)?;
+        let numbered = fs::fstat(&directory)?.st_dev == self.device;
+        for entry in fs::Dir::new(directory)? {
             let entry = entry?;
             let kind = entry.file_type().as_raw_mode();
-            listing.add_numbered(entry.file_name().to_bytes(), kind, entry.ino());
+            let ino = if numbered { entry.ino() } else { 0 };
+            listing.add_numbered(entry.file_name().to_bytes(), kind, ino);
         }
         Ok(())
     }
@@ -170,6 +183,8 @@ impl AsFd for Directory {
 pub struct Place<'a> {
     parent: OwnedFd,
     name: &'a OsStr,
+    /// Of the [`Directory`] that led to it.
+    device: Dev,
 }
 
 impl Place<'_> {
@@ -207,7 +222,8 @@ impl Place<'_> {
         let flags = OFlags::from_bits_retain(open.flags).intersection(OPEN);
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = masked(&self.parent, new);
-        fs::openat(&self.parent, self.name, flags, mode).map(File::from)
+        let made = fs::openat(&self.parent, self.name, flags, mode);
+        made.map(|made| File::numbered_on(self.device, made))
     }
 
     /// Makes a directory of this name, as MKDIR asks for it.
@@ -313,6 +329,27 @@ mod tests {
         let missing = directory.file("/dir/none".as_ref());
         assert_eq!(missing.err(), Some(Errno::NOENT));
         assert_eq!(names(&directory, "/dir/file"), Err(Errno::NOTDIR));
+    }
+
+    /// Files of two devices may have one number.
+    #[test]
+    fn numbers_are_those_of_one_device() {
+        let top = Directory::new("/").unwrap();
+        let attr = |path: &str| top.file(path.as_ref()).unwrap().attr().unwrap();
+        let numbers = |path: &str| {
+            let mut listing = Listing::new(0, 4096);
+            top.list(path.as_ref(), &mut listing).unwrap();
+            let names = listing.into_names().into_iter();
+            names.map(|name| name.ino).collect::<Vec<_>>()
+        };
+        assert_ne!(attr("/").ino, 0);
+        assert!(numbers("/").iter().any(|ino| *ino != 0));
+        // Another device, wherever tests run.
+        assert_eq!([attr("/proc").ino, attr("/proc/version").ino], [0, 0]);
+        assert!(numbers("/proc").iter().all(|ino| *ino == 0));
+        let reading = open(OFlags::RDONLY);
+        let file = top.open("/proc/version".as_ref(), reading).unwrap();
+        assert_eq!(file.attr().unwrap().ino, 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{self, AtFlags, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{self, AtFlags, Dev, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 
 use super::Place;
 use crate::ops::{Attr, Data, Payload};
@@ -21,26 +21,42 @@ pub const XATTR_BYTES_MAX: usize = 1 << 16;
 /// [`super::Directory::file`] not open for its contents, but for all else. Clones are the same
 /// open file.
 #[derive(Clone, Debug)]
-pub struct File(Arc<OwnedFd>);
+pub struct File {
+    descriptor: Arc<OwnedFd>,
+    /// The device whose inode numbers are told; that of any where there is none.
+    device: Option<Dev>,
+}
 
 impl From<OwnedFd> for File {
+    /// A file whose inode number is told whatever device it is on.
     fn from(descriptor: OwnedFd) -> Self {
-        Self(Arc::new(descriptor))
+        Self {
+            descriptor: Arc::new(descriptor),
+            device: None,
+        }
     }
 }
 
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
 impl File {
+    /// A file whose inode number is told on this device alone.
+    pub(super) fn numbered_on(device: Dev, descriptor: OwnedFd) -> Self {
+        Self {
+            device: Some(device),
+            ..Self::from(descriptor)
+        }
+    }
+
     /// A path of the machine that leads to this file and to nothing else while it is open, for calls
     /// that take no descriptor or none that is open by O_PATH. It goes through /proc.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
     }
 
     /// Gives it another name (link(2)), or its first where it has none (O_TMPFILE).
@@ -57,18 +73,24 @@ impl File {
         )
     }
 
-    /// Its attributes.
+    /// Its attributes. The inode number is zero, which tells nothing, where the file is on another device than the
+    /// [`super::Directory`] that led to it: files of both may have the same number.
     ///
     /// # Errors
     /// As fstat(2).
     pub fn attr(&self) -> Result<Attr> {
-        Ok(Attr::from(&fs::fstat(&self.0)?))
+        let found = fs::fstat(&self.descriptor)?;
+        let mut attr = Attr::from(&found);
+        if self.device.is_some_and(|device| device != found.st_dev) {
+            attr.ino = 0;
+        }
+        Ok(attr)
     }
 
     /// The answer to READ. Nothing is read here: the transport moves the range.
     #[must_use]
     pub fn read(&self, offset: u64, size: u32) -> Data {
-        Data::range(Arc::clone(&self.0), offset, size)
+        Data::range(Arc::clone(&self.descriptor), offset, size)
     }
 
     /// Writes what WRITE brings, and answers how many bytes were written.
@@ -76,7 +98,7 @@ impl File {
     /// # Errors
     /// As pwrite(2), if nothing was written before.
     pub fn write(&self, offset: u64, data: Payload<'_>) -> Result<u32> {
-        match data.write_to(&self.0, Some(offset)) {
+        match data.write_to(&self.descriptor, Some(offset)) {
             Ok(written) => Ok(u32::try_from(written).unwrap_or(u32::MAX)),
             Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
@@ -87,7 +109,7 @@ impl File {
     /// # Errors
     /// As truncate(2).
     pub fn truncate(&self, size: u64) -> Result<()> {
-        match fs::ftruncate(&self.0, size) {
+        match fs::ftruncate(&self.descriptor, size) {
             // Not open for writing, or not for its contents.
             Err(Errno::INVAL | Errno::BADF) => {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -103,7 +125,7 @@ impl File {
     /// As fallocate(2).
     pub fn allocate(&self, range: Allocation) -> Result<()> {
         let mode = FallocateFlags::from_bits_retain(range.mode);
-        fs::fallocate(&self.0, mode, range.offset, range.length)
+        fs::fallocate(&self.descriptor, mode, range.offset, range.length)
     }
 
     /// What a symbolic link leads to.
@@ -111,7 +133,7 @@ impl File {
     /// # Errors
     /// As readlink(2); ENOENT where it is none.
     pub fn target(&self) -> Result<Vec<u8>> {
-        fs::readlinkat(&self.0, "", Vec::new()).map(CString::into_bytes)
+        fs::readlinkat(&self.descriptor, "", Vec::new()).map(CString::into_bytes)
     }
 
     /// Sets the permissions.
@@ -128,7 +150,7 @@ impl File {
     /// As chown(2).
     pub fn chown(&self, owner: Owner) -> Result<()> {
         let (user, group) = (owner.uid.map(Uid::from_raw), owner.gid.map(Gid::from_raw));
-        fs::chownat(&self.0, "", user, group, AtFlags::EMPTY_PATH)
+        fs::chownat(&self.descriptor, "", user, group, AtFlags::EMPTY_PATH)
     }
 
     /// Sets the times that are to be set.

@@ -25,7 +25,7 @@ import java.util.Objects;
  *
  * <p>Hard links that are made through the mount are one inode, whose path is any of its names. With the option
  * {@code use_ino} the numbers in {@link Attr} are shown, and names of files with several links that have the same number are
- * one inode; otherwise the numbers are made up. With {@code hide_removed} an open file whose last name is to be removed is
+ * one inode, so that numbers must be unique, or zero; otherwise they are made up. With {@code hide_removed} an open file whose last name is to be removed is
  * renamed instead ({@link #rename}), and removed when it is closed, for file systems that know open files by their paths
  * alone. With {@code handles_only} methods for open files get no path and keep no rename waiting, unless the handle is zero.
  * See {@link MountOptions} for more.
