@@ -130,7 +130,7 @@ class FileSystem:
         raise NotImplementedError
 
     def create(self, path, mode, flags):
-        """Makes a file and opens it."""
+        """Makes a file and opens it. FileExistsError for a name that is there: who did not say O_EXCL then gets what is there, by `open`."""
         raise NotImplementedError
 
     def read(self, path, handle, offset, size):

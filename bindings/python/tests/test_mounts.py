@@ -139,10 +139,14 @@ class MirroredOnce(Mounted):
         self.assertFalse((self.mount / "file").exists())
         (below / "file").write_bytes(b"another's")
         os.chown(below / "file", 12, 34)
-        with self.assertRaises(FileExistsError):
-            os.open(self.mount / "file", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-        self.assertEqual((below / "file").read_bytes(), b"another's")
+        fd = os.open(self.mount / "file", os.O_CREAT | os.O_RDWR)
+        self.assertEqual(os.read(fd, 20), b"another's")
+        os.close(fd)
         self.assertEqual((below / "file").stat().st_uid, 12)
+        self.assertFalse((self.mount / "other").exists())
+        (below / "other").touch()
+        with self.assertRaises(FileExistsError):
+            os.open(self.mount / "other", os.O_CREAT | os.O_EXCL | os.O_RDWR)
 
 
 class Mirrored(Mounted):

@@ -210,3 +210,29 @@ fn files_of_two_devices_with_one_number_stay_two() {
     assert_ne!(told[0], told[1]);
     example.finish();
 }
+
+#[test]
+fn what_others_have_made_meanwhile_is_opened() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let arguments = ["-o".as_ref(), "negative_timeout=60".as_ref(), lower.path()];
+    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &arguments);
+    let file = example.path("file");
+    // The kernel keeps in mind that there is none.
+    assert!(!file.exists());
+    fs::write(lower.path().join("file"), "theirs").unwrap();
+    let mut options = File::options();
+    let mut opened = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .open(&file)
+        .unwrap();
+    let mut text = String::new();
+    opened.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "theirs");
+    drop(opened);
+    example.finish();
+}

@@ -141,7 +141,8 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 /// - SETATTR comes once for mode, once for the owner, once for size and once for times, and answers nothing. The mode is without its type.
 /// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`. `.` and `..` are there by themselves in the first case.
 /// - GETXATTR and LISTXATTR have room for the longest value, whatever the caller asked for; they answer data, as READLINK does.
-/// - CREATE comes with the umask taken off `mode` already. OPEN has no `O_TRUNC`: it comes as SETATTR.
+/// - CREATE comes with the umask taken off `mode` already. It is exclusive: a name that is there is EEXIST, and a caller who did not say
+///   `O_EXCL` then gets what is there, by OPEN. `flags` of both are without `O_CREAT`, `O_EXCL` and `O_TRUNC`, which comes as SETATTR.
 /// - Locks that end with a descriptor or an open file are given up by SETLK, after FLUSH or before RELEASE; RELEASE has no `lock_owner`.
 /// - `FUSE_ATTR_*`, `node`, `generation`, and what is to be valid for how long, are not of the answer: options say that.
 ///

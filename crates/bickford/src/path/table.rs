@@ -54,8 +54,9 @@ macro_rules! for_each_path_operation {
             /// asking, it does.
             fn open(path: &Path, open: Open) -> Opened, Errno::NOSYS;
 
-            /// Makes a regular file and opens it (open(2) with O_CREAT). By default the kernel uses
-            /// mknod and open.
+            /// Makes a regular file and opens it (open(2) with O_CREAT). A name that is there is
+            /// EEXIST, whether or not the caller said O_EXCL: who did not gets what is there, by `open`. By
+            /// default the kernel uses mknod and open.
             fn create(path: &Path, new: New, open: Open) -> Opened, Errno::NOSYS;
 
             /// Makes a file without a name in the directory `path`, and opens it (O_TMPFILE).

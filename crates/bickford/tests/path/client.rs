@@ -144,7 +144,12 @@ impl Client {
     }
 
     pub fn create(&self, parent: u64, name: &str) -> Answer<(EntryOut, OpenOut)> {
+        self.create_with(parent, name, 0)
+    }
+
+    pub fn create_with(&self, parent: u64, name: &str, flags: i32) -> Answer<(EntryOut, OpenOut)> {
         let input = CreateIn {
+            flags: flags.cast_unsigned(),
             mode: 0o100_644,
             ..CreateIn::default()
         };

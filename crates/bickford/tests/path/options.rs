@@ -1,12 +1,13 @@
 //! Options of the adapter, and what an empty file system answers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bickford::abi::{Opcode, OpenOutFlags};
-use bickford::ops::{Attr, Timestamp};
-use bickford::path::{self, Adapter, Options, Subject};
+use bickford::ops::{Attr, Opened, Timestamp};
+use bickford::path::{self, Adapter, New, Open, Options, Subject};
 use bickford::{Context, Errno};
 
 use crate::client::{Client, ROOT, session};
@@ -86,6 +87,27 @@ fn a_node_that_is_not_known_is_stale() {
         assert_eq!(client.getattr(node).unwrap_err(), 116);
         client.forget(node, u64::MAX);
     }
+}
+
+/// Where every name is there by the time that it is to be made.
+struct Taken;
+
+impl path::FileSystem for Taken {
+    fn create(&self, _: &Context<'_>, _: &Path, _: New, open: Open) -> Result<Opened, Errno> {
+        let said = open.flags.cast_signed() & (libc::O_CREAT | libc::O_EXCL);
+        assert_eq!(said, 0, "whether the caller wants it so is not told");
+        Err(Errno::EXIST)
+    }
+}
+
+#[test]
+fn a_name_that_is_there_by_now_is_opened_unless_the_caller_is_to_make_it() {
+    let kernel = session(Adapter::new(Taken, Options::default()));
+    let client = Client::new(&kernel, 1);
+    let makes = libc::O_RDWR | libc::O_CREAT;
+    let create = |flags| client.create_with(ROOT, "name", flags).map(drop);
+    assert_eq!(create(makes), Err(libc::ESTALE), "the kernel looks again");
+    assert_eq!(create(makes | libc::O_EXCL), Err(libc::EEXIST));
 }
 
 /// One file whose size the test sets.

@@ -12,6 +12,9 @@ use crate::path::future::FileSystem;
 use crate::path::{New, Open, Subject};
 use crate::{Context, Errno, NodeId};
 
+/// The caller wants to be the one who makes a file (open(2)).
+const EXCLUSIVE: u32 = libc::O_EXCL.cast_unsigned();
+
 /// The name that a claim was asked for; it has one.
 pub(super) fn edge(claim: &Claim) -> Result<EdgeId, Errno> {
     claim.edge().ok_or(Errno::STALE)
@@ -83,7 +86,12 @@ impl<F: FileSystem> Core<F> {
         let claim = self.claim_change(cx, op.parent, op.name).await?;
         let new = New::with_mode(op.mode, 0, op.umask);
         let open = Open::new(op.flags, op.open_flags);
-        let opened = self.filesystem.create(cx, claim.path(), new, open).await?;
+        let opened = match self.filesystem.create(cx, claim.path(), new, open).await {
+            // Somebody else has made it meanwhile, and nobody has asked whether the caller may open it. For a
+            // name that is stale the kernel looks again, and then opens what is there.
+            Err(Errno::EXIST) if op.flags & EXCLUSIVE == 0 => Err(Errno::STALE),
+            opened => opened,
+        }?;
         let mut opening = self.opening(cx, opened.handle);
         let subject = Subject::new(Some(claim.path()), Some(opened.handle));
         let attr = self.filesystem.getattr(cx, subject).await?;

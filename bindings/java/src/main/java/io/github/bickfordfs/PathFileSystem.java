@@ -157,7 +157,8 @@ public interface PathFileSystem {
     /**
      * Makes a regular file and opens it, as {@link #open} does. The mode is the permissions alone, less the umask:
      * {@link Attr#S_IFREG} is to be added for {@link #getattr}. There was no file of the name when {@link #getattr} was
-     * asked last. By default the kernel uses {@link #mknod} and {@link #open}.
+     * asked last; one that is there by now is EEXIST, and who did not say O_EXCL then gets it by {@link #open}. By default
+     * the kernel uses {@link #mknod} and {@link #open}.
      */
     default Opened create(String path, int mode, int flags) throws IOException {
         throw new FuseException(Errno.ENOSYS);
