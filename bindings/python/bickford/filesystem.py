@@ -126,7 +126,10 @@ class FileSystem:
         raise NotImplementedError
 
     def open(self, path, flags):
-        """Anything that is to come as `handle` with what is done to the open file. There is no O_TRUNC: `truncate` comes."""
+        """Anything that is to come as `handle` with what is done to the open file. There is no O_TRUNC: `truncate` comes.
+
+        Where it is missing, the kernel keeps contents from one open to the next until size or modification time change.
+        """
         raise NotImplementedError
 
     def create(self, path, mode, flags):

@@ -51,7 +51,8 @@ macro_rules! for_each_path_operation {
             fn utimens(subject: Subject<'_>, times: Times) -> (), Errno::NOSYS;
 
             /// Opens a file (open(2)). By default with handle zero; where the kernel can do without
-            /// asking, it does.
+            /// asking, it does, and keeps contents until size or modification time change
+            /// ([`crate::docs::caching`]).
             fn open(path: &Path, open: Open) -> Opened, Errno::NOSYS;
 
             /// Makes a regular file and opens it (open(2) with O_CREAT). A name that is there is

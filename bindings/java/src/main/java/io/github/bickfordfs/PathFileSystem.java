@@ -148,7 +148,8 @@ public interface PathFileSystem {
     /**
      * Opens a file with flags of open(2); answers a handle, how the kernel is to treat the file, and what it is to read and
      * write in its place ({@link Request#openBacking}). O_CREAT, O_EXCL and O_TRUNC are not among the flags: for the latter
-     * {@link #truncate(String, long)} follows, with size zero. By default with handle zero.
+     * {@link #truncate(String, long)} follows, with size zero. By default with handle zero, and the kernel keeps contents
+     * from one open to the next until size or modification time change.
      */
     default Opened open(String path, int flags) throws IOException {
         return Opened.DEFAULT;
