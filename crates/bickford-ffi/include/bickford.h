@@ -495,6 +495,20 @@ typedef struct bickford_callbacks {
   bickford_dispatch dispatch;
 } bickford_callbacks;
 
+// A name of a directory over paths, and what is known of it.
+typedef struct bickford_listed {
+  // Where a listing in parts goes on after this name; zero in a listing in one piece.
+  uint64_t offset;
+  // Its inode number, which is told with the option `use_ino`, or zero. With attributes it is theirs.
+  uint64_t ino;
+  // Its type, or zero. With attributes it is theirs.
+  uint32_t mode;
+  // Zero.
+  uint32_t reserved;
+  // Its attributes, or NULL.
+  const struct bickford_attr *attr;
+} bickford_listed;
+
 // A flag of a program's own: `--NAME`, and in `-o` without the dashes, but where mount(8) has an option of that name. `--help`
 // must not show the name already.
 typedef struct bickford_flag {
@@ -854,7 +868,8 @@ int32_t bickford_notify_flush(uint64_t session);
 // - There is no LOOKUP, FORGET and READDIRPLUS: names are found by GETATTR, which every file system needs and which answers ENOENT.
 //   What makes something answers nothing, or CREATE and TMPFILE an open file; GETATTR comes afterwards.
 // - SETATTR comes once for mode, once for the owner, once for size and once for times, and answers nothing. The mode is without its type.
-// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`. `.` and `..` are there by themselves in the first case.
+// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`; with inode numbers, and with attributes in parts, too,
+//   by `bickford_reply_list_entry`. `.` and `..` are there by themselves in the first case. `flags` are 1 where attributes are of use.
 // - GETXATTR and LISTXATTR have room for the longest value, whatever the caller asked for; they answer data, as READLINK does.
 // - CREATE comes with the umask taken off `mode` already. It is exclusive: a name that is there is EEXIST, and a caller who did not say
 //   `O_EXCL` then gets what is there, by OPEN. `flags` of both are without `O_CREAT`, `O_EXCL` and `O_TRUNC`, which comes as SETATTR.
@@ -885,8 +900,8 @@ int32_t bickford_mount_paths(const char *mountpoint,
 
 // Adds a name to what a READDIR over paths answers, in one piece: all names, whatever the offset of the request.
 // The library keeps them until the directory is closed or rewound. `attr` has the attributes where they are known, which saves
-// asking for them; without, it is NULL and `mode` tells the type, or is zero. A name that no file can have is left out,
-// with a line in the log; a listing of more than 256 MiB is EOVERFLOW.
+// asking for them as far as the first answer goes (20 to 200 names); without, it is NULL and `mode` tells the type, or is zero. A
+// name that no file can have is left out, with a line in the log; a listing of more than 256 MiB is EOVERFLOW.
 //
 // # Safety
 // `reply` came to the callback that runs, and was not deferred; `name` points to `name_length` bytes; `attr` is null or points to
@@ -908,6 +923,17 @@ int32_t bickford_reply_list_at(struct bickford_reply *reply,
                                uint32_t mode,
                                uint64_t offset);
 
+// Adds a name with all that is known of it to what a READDIR over paths answers: as `bickford_reply_list` where `entry->offset` is
+// zero, else as `bickford_reply_list_at`, with attributes of all names, not of the first answer alone. Where the request's `flags`
+// are not 1, nobody takes attributes. Returns 1 when it was added, 0 when there is no room left.
+//
+// # Safety
+// As for `bickford_reply_list`; `entry` points to a structure, the `attr` of which is null or points to attributes.
+int32_t bickford_reply_list_entry(struct bickford_reply *reply,
+                                  const uint8_t *name,
+                                  uint64_t name_length,
+                                  const struct bickford_listed *entry);
+
 // As `bickford_reply_list`, for a deferred reply that was not completed.
 //
 // # Safety
@@ -927,6 +953,15 @@ int32_t bickford_deferred_list_at(uint64_t handle,
                                   uint64_t name_length,
                                   uint32_t mode,
                                   uint64_t offset);
+
+// As `bickford_reply_list_entry`, for a deferred reply that was not completed.
+//
+// # Safety
+// `name` points to `name_length` bytes; `entry` is as for `bickford_reply_list_entry`.
+int32_t bickford_deferred_list_entry(uint64_t handle,
+                                     const uint8_t *name,
+                                     uint64_t name_length,
+                                     const struct bickford_listed *entry);
 
 // What `main` of a program does: reads the command line, mounts a file system that callbacks serve, goes into the background,
 // logs, and unmounts when a signal comes. Returns the status for `main`: zero when the mount answers, or with `-f` when it has

@@ -311,6 +311,22 @@ pub struct bickford_attr {
     pub reserved: u32,
 }
 
+/// A name of a directory over paths, and what is known of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct bickford_listed {
+    /// Where a listing in parts goes on after this name; zero in a listing in one piece.
+    pub offset: u64,
+    /// Its inode number, which is told with the option `use_ino`, or zero. With attributes it is theirs.
+    pub ino: u64,
+    /// Its type, or zero. With attributes it is theirs.
+    pub mode: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Its attributes, or NULL.
+    pub attr: *const bickford_attr,
+}
+
 /// Size and use of a file system (statvfs).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -32,6 +32,7 @@ fn version_one_stays_as_it_is() {
         lock_pid = 200, statfs = 208, statfs.block_size = 248, statfs.name_max = 252,
         statfs.fragment_size = 256, data = 264, data_capacity = 272, data_length = 280,
     });
+    assert_layout!(bickford_listed, 32, { offset = 0, ino = 8, mode = 16, reserved = 20, attr = 24 });
     assert_layout!(bickford_callbacks, 24, { user = 0, operations = 8, dispatch = 16 });
     assert_layout!(bickford_layer, 56, {
         user = 0, pre_operations = 8, call_operations = 16, post_operations = 24,

@@ -1,42 +1,78 @@
 //! Names that READDIR over paths answers.
 
+use std::ptr;
+
 use bickford::path::Listing;
 
-use crate::abi::{bickford_attr, bickford_reply};
+use crate::abi::{bickford_attr, bickford_listed, bickford_reply};
 use crate::answers::from_attr;
 use crate::deferred::{self, list_in_call};
 use crate::guard::{Failure, guarded};
 use crate::parameters::bytes;
 
-/// A name, as a caller passed it.
+/// Adds a name as a caller passed it. Answers whether there was room.
 ///
 /// # Safety
-/// `name` points to `length` bytes, `attr` is null or points to attributes; both stay so during `'a`.
+/// `name` points to `length` bytes, `listed.attr` is null or points to attributes; both stay so during `'a`.
 unsafe fn adding<'a>(
     name: *const u8,
     length: u64,
-    mode: u32,
-    attr: *const bickford_attr,
-) -> Result<impl FnOnce(&mut Listing) + 'a, Failure> {
+    listed: bickford_listed,
+) -> Result<impl FnOnce(&mut Listing) -> bool + 'a, Failure> {
     // SAFETY: the caller's promises.
-    let (name, attr) = unsafe { (self::name(name, length)?, attr.as_ref()) };
-    Ok(move |listing: &mut Listing| match attr {
-        Some(attr) => listing.add_attr(name, from_attr(attr)),
-        None => listing.add(name, mode),
+    let (name, attr) = unsafe { (bytes(name, length), listed.attr.as_ref()) };
+    let name = name.map_err(|_| Failure::argument("name is NULL or too long"))?;
+    let attr = attr.map(from_attr);
+    let bickford_listed {
+        offset, ino, mode, ..
+    } = listed;
+    Ok(move |listing: &mut Listing| {
+        match (attr, offset) {
+            (Some(attr), 0) => listing.add_attr(name, attr),
+            (None, 0) => listing.add_numbered(name, mode, ino),
+            (Some(attr), _) => return listing.add_attr_at(name, attr, offset),
+            (None, _) => return listing.add_numbered_at(name, mode, ino, offset),
+        }
+        true
+    })
+}
+
+/// A name of a listing in one piece.
+fn whole(mode: u32, attr: *const bickford_attr) -> bickford_listed {
+    bickford_listed {
+        offset: 0,
+        ino: 0,
+        mode,
+        reserved: 0,
+        attr,
+    }
+}
+
+/// A name of a listing in parts.
+fn part(mode: u32, offset: u64) -> Result<bickford_listed, Failure> {
+    if offset == 0 {
+        let reason = "offset is zero, which is where a listing begins";
+        return Err(Failure::argument(reason));
+    }
+    Ok(bickford_listed {
+        offset,
+        ..whole(mode, ptr::null())
     })
 }
 
 /// # Safety
-/// `name` points to `length` bytes that stay as they are during `'a`.
-unsafe fn name<'a>(name: *const u8, length: u64) -> Result<&'a [u8], Failure> {
+/// `entry` is null or points to a structure.
+unsafe fn listed(entry: *const bickford_listed) -> Result<bickford_listed, Failure> {
     // SAFETY: the caller's promise.
-    unsafe { bytes(name, length) }.map_err(|_| Failure::argument("name is NULL or too long"))
+    let entry = unsafe { entry.as_ref() };
+    let entry = entry.ok_or_else(|| Failure::argument("entry is NULL"))?;
+    Ok(*entry)
 }
 
 /// Adds a name to what a READDIR over paths answers, in one piece: all names, whatever the offset of the request.
 /// The library keeps them until the directory is closed or rewound. `attr` has the attributes where they are known, which saves
-/// asking for them; without, it is NULL and `mode` tells the type, or is zero. A name that no file can have is left out,
-/// with a line in the log; a listing of more than 256 MiB is EOVERFLOW.
+/// asking for them as far as the first answer goes (20 to 200 names); without, it is NULL and `mode` tells the type, or is zero. A
+/// name that no file can have is left out, with a line in the log; a listing of more than 256 MiB is EOVERFLOW.
 ///
 /// # Safety
 /// `reply` came to the callback that runs, and was not deferred; `name` points to `name_length` bytes; `attr` is null or points to
@@ -51,7 +87,7 @@ pub unsafe extern "C" fn bickford_reply_list(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promises.
-        unsafe { list_in_call(reply, adding(name, name_length, mode, attr)?)? };
+        unsafe { list_in_call(reply, adding(name, name_length, whole(mode, attr))?)? };
         Ok(0)
     })
 }
@@ -71,10 +107,28 @@ pub unsafe extern "C" fn bickford_reply_list_at(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promises.
-        let added = unsafe {
-            let name = self::name(name, name_length)?;
-            list_in_call(reply, |listing| listing.add_at(name, mode, offset))?
-        };
+        let added =
+            unsafe { list_in_call(reply, adding(name, name_length, part(mode, offset)?)?)? };
+        Ok(i32::from(added))
+    })
+}
+
+/// Adds a name with all that is known of it to what a READDIR over paths answers: as `bickford_reply_list` where `entry->offset` is
+/// zero, else as `bickford_reply_list_at`, with attributes of all names, not of the first answer alone. Where the request's `flags`
+/// are not 1, nobody takes attributes. Returns 1 when it was added, 0 when there is no room left.
+///
+/// # Safety
+/// As for `bickford_reply_list`; `entry` points to a structure, the `attr` of which is null or points to attributes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_reply_list_entry(
+    reply: *mut bickford_reply,
+    name: *const u8,
+    name_length: u64,
+    entry: *const bickford_listed,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let added = unsafe { list_in_call(reply, adding(name, name_length, listed(entry)?)?)? };
         Ok(i32::from(added))
     })
 }
@@ -93,7 +147,8 @@ pub unsafe extern "C" fn bickford_deferred_list(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promises.
-        deferred::list(handle, unsafe { adding(name, name_length, mode, attr)? })?;
+        let add = unsafe { adding(name, name_length, whole(mode, attr))? };
+        deferred::list(handle, add)?;
         Ok(0)
     })
 }
@@ -112,8 +167,25 @@ pub unsafe extern "C" fn bickford_deferred_list_at(
 ) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let name = unsafe { self::name(name, name_length)? };
-        let added = deferred::list(handle, |listing| listing.add_at(name, mode, offset))?;
-        Ok(i32::from(added))
+        let add = unsafe { adding(name, name_length, part(mode, offset)?)? };
+        Ok(i32::from(deferred::list(handle, add)?))
+    })
+}
+
+/// As `bickford_reply_list_entry`, for a deferred reply that was not completed.
+///
+/// # Safety
+/// `name` points to `name_length` bytes; `entry` is as for `bickford_reply_list_entry`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bickford_deferred_list_entry(
+    handle: u64,
+    name: *const u8,
+    name_length: u64,
+    entry: *const bickford_listed,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        let add = unsafe { adding(name, name_length, listed(entry)?)? };
+        Ok(i32::from(deferred::list(handle, add)?))
     })
 }

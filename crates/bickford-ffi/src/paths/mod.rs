@@ -139,7 +139,8 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 /// - There is no LOOKUP, FORGET and READDIRPLUS: names are found by GETATTR, which every file system needs and which answers ENOENT.
 ///   What makes something answers nothing, or CREATE and TMPFILE an open file; GETATTR comes afterwards.
 /// - SETATTR comes once for mode, once for the owner, once for size and once for times, and answers nothing. The mode is without its type.
-/// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`. `.` and `..` are there by themselves in the first case.
+/// - READDIR answers by `bickford_reply_list`, or in parts by `bickford_reply_list_at`; with inode numbers, and with attributes in parts, too,
+///   by `bickford_reply_list_entry`. `.` and `..` are there by themselves in the first case. `flags` are 1 where attributes are of use.
 /// - GETXATTR and LISTXATTR have room for the longest value, whatever the caller asked for; they answer data, as READLINK does.
 /// - CREATE comes with the umask taken off `mode` already. It is exclusive: a name that is there is EEXIST, and a caller who did not say
 ///   `O_EXCL` then gets what is there, by OPEN. `flags` of both are without `O_CREAT`, `O_EXCL` and `O_TRUNC`, which comes as SETATTR.

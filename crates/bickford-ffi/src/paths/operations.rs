@@ -312,12 +312,15 @@ impl FileSystem for PathCallbacks {
         listing: &mut Listing,
     ) -> Answered<()> {
         let buffer = Buffer::of_names(listing.emptied());
-        let offset = listing.offset();
+        let (offset, attributes) = (listing.offset(), listing.wants_attributes());
         let asked: Asked<Listed> = self.ask_with(
             cx,
             BICKFORD_OP_READDIR,
             directory,
-            |request| request.offset = offset,
+            |request| {
+                request.offset = offset;
+                request.flags = attributes.into();
+            },
             |_| Ok(buffer),
         );
         *listing = asked.await?.0;

@@ -23,6 +23,8 @@
 
 #define ASK _IOWR('b', 1, int)
 #define LATER_NAMES 300
+#define ENTRIES 10
+#define ENTRY_INO 123456789
 
 static int below;
 static int seen[64];
@@ -212,6 +214,23 @@ static int32_t list_parts(const bickford_request *request, bickford_reply *reply
 	return 0;
 }
 
+/* In parts: names that are made up, with numbers, and with attributes where they are of use. */
+static int32_t list_entries(const bickford_request *request, bickford_reply *reply)
+{
+	for (uint64_t i = request->offset; i < ENTRIES; i++) {
+		bickford_attr attr = {.ino = ENTRY_INO + i, .mode = S_IFREG | 0600, .links = 1, .size = i};
+		bickford_listed entry = {.offset = i + 1, .ino = attr.ino, .mode = S_IFREG};
+		char name[64];
+
+		if (request->flags == 1)
+			entry.attr = &attr;
+		snprintf(name, sizeof name, "entry-%d", (int)i);
+		if (bickford_reply_list_entry(reply, (const uint8_t *)name, strlen(name), &entry) != 1)
+			break;
+	}
+	return 0;
+}
+
 struct later {
 	uint64_t handle;
 	bickford_request request;
@@ -257,6 +276,8 @@ static void *answer_later(void *argument)
 		CHECK(__atomic_load_n(&asked, __ATOMIC_SEQ_CST) > 0);
 		CHECK(bickford_deferred_list(later.handle, (const uint8_t *)"from-a-thread", 13, S_IFREG,
 			NULL) == 0);
+		CHECK(bickford_deferred_list_entry(later.handle, (const uint8_t *)"and-its-entry", 13,
+			&(bickford_listed){.ino = ENTRY_INO, .mode = S_IFREG}) == 1);
 	} else if (code == 0) {
 		code = measured(&answer, pread((int)later.request.handle, answer.data, later.request.size,
 			(off_t)later.request.offset));
@@ -449,6 +470,8 @@ static int32_t dispatch(void *user, const bickford_request *request, bickford_an
 	case BICKFORD_OP_READDIR:
 		if (request->path != NULL && strcmp(request->path, "/parts") == 0)
 			return list_parts(request, reply);
+		if (request->path != NULL && strcmp(request->path, "/entries") == 0)
+			return list_entries(request, reply);
 		return is_later(request) ? defer(request, reply) : list(request, reply);
 	case BICKFORD_OP_SETXATTR:
 	case BICKFORD_OP_GETXATTR:

@@ -163,6 +163,26 @@ static int count_names(const char *name, const char *wanted)
 	return count;
 }
 
+/* What a listing tells of a name is not asked for: below there is none. */
+static void use_entries(void)
+{
+	DIR *directory = fdopendir(root("entries", O_RDONLY | O_DIRECTORY));
+	struct dirent *entry;
+	int count = 0;
+
+	CHECK(directory != NULL);
+	while ((entry = readdir(directory)) != NULL) {
+		struct stat found;
+
+		CHECK(entry->d_ino == (ino_t)(ENTRY_INO + count));
+		CHECK(fstatat(dirfd(directory), entry->d_name, &found, 0) == 0);
+		CHECK(found.st_ino == entry->d_ino && found.st_size == count);
+		count++;
+	}
+	CHECK(count == ENTRIES);
+	closedir(directory);
+}
+
 static void use_listings(int top)
 {
 	CHECK(mkdirat(top, "listed", 0755) == 0);
@@ -178,6 +198,9 @@ static void use_listings(int top)
 	CHECK(count_names("parts", "name-") == LATER_NAMES);
 	CHECK(mkdirat(top, "later-names", 0755) == 0);
 	CHECK(count_names("later-names", "from-a-thread") == 1);
+	CHECK(count_names("later-names", "and-its-entry") == 1);
+	CHECK(mkdirat(top, "entries", 0755) == 0);
+	use_entries();
 }
 
 static void *rename_it(void *argument)

@@ -83,11 +83,12 @@ impl Directory {
     /// Whether another name of `name_length` bytes fits.
     #[must_use]
     pub fn fits(&self, name_length: usize) -> bool {
-        self.bytes.len() + self.size_of(name_length) <= self.limit
+        self.bytes.len() + Self::size_of(name_length, self.plus) <= self.limit
     }
 
-    fn size_of(&self, name_length: usize) -> usize {
-        let fixed = if self.plus {
+    /// Bytes of a name of `name_length` bytes, with an entry or without.
+    pub(crate) fn size_of(name_length: usize, plus: bool) -> usize {
+        let fixed = if plus {
             size_of::<abi::Direntplus>()
         } else {
             size_of::<abi::Dirent>()
@@ -110,7 +111,7 @@ impl Directory {
         if !self.fits(name.name.len()) {
             return false;
         }
-        let end = self.bytes.len() + self.size_of(name.name.len());
+        let end = self.bytes.len() + Self::size_of(name.name.len(), self.plus);
         if self.plus {
             self.linked |= entry.attr.links > 1 && !entry.attr.is_directory();
             self.bytes.extend_from_slice(entry.to_abi().as_bytes());
@@ -139,7 +140,8 @@ impl Directory {
             };
             let (dirent, tail) = abi::Dirent::read_from_prefix(tail).ok()?;
             let name = tail.get(..dirent.namelen as usize)?;
-            rest = rest.get(self.size_of(name.len())..).unwrap_or_default();
+            let size = Self::size_of(name.len(), self.plus);
+            rest = rest.get(size..).unwrap_or_default();
             let name = DirectoryEntry {
                 name,
                 ino: dirent.ino,

@@ -1,7 +1,7 @@
 //! Listings of directories over paths.
 
 use crate::notify::NAME_MAX;
-use crate::ops::Attr;
+use crate::ops::{Attr, Directory};
 
 /// Bytes of names that one directory may have in memory while it is being listed in one piece.
 pub const LISTING_BYTES_MAX: usize = 256 << 20;
@@ -39,6 +39,11 @@ fn is_name(name: &[u8]) -> bool {
     possible
 }
 
+/// Whether it is the directory itself, or the one above.
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
 /// What a directory holds, filled by [`super::FileSystem::readdir`] in one of two ways:
 ///
 /// - In one piece: add every name with [`Listing::add`], [`Listing::add_numbered`] or [`Listing::add_attr`], whatever the
@@ -46,8 +51,11 @@ fn is_name(name: &[u8]) -> bool {
 ///   once even if names come and go meanwhile. A directory that is rewound is listed again. `.`
 ///   and `..` are there without being added.
 /// - In parts, for directories too large for that: add names from [`Listing::offset`] on with
-///   [`Listing::add_at`], until it answers false. `.` and `..` are names like others here, and not
-///   there unless they are added.
+///   [`Listing::add_at`], [`Listing::add_numbered_at`] or [`Listing::add_attr_at`], until it answers false. `.` and `..` are
+///   names like others here, and not there unless they are added.
+///
+/// With attributes a name need not be looked up. In one piece only those of the first answer count, a page or some more
+/// (20 to 200 names): what is answered later may have changed since. In parts all do.
 ///
 /// A name that no file can have (empty, with a slash or NUL byte, or longer than [`NAME_MAX`]) is left out,
 /// with a line in the log: the listing would end there.
@@ -55,6 +63,8 @@ fn is_name(name: &[u8]) -> bool {
 pub struct Listing {
     names: Vec<Name>,
     in_parts: bool,
+    /// Names are answered with attributes.
+    plus: bool,
     offset: u64,
     room: usize,
     /// Of the room.
@@ -63,11 +73,12 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// For `room` bytes of names in a listing in parts.
-    pub(crate) fn new(offset: u64, room: u32) -> Self {
+    /// For `room` bytes of names in a listing in parts, with attributes if `plus`.
+    pub(crate) fn new(offset: u64, room: u32, plus: bool) -> Self {
         Self {
             names: Vec::new(),
             in_parts: false,
+            plus,
             offset,
             room: room as usize,
             taken: 0,
@@ -93,6 +104,13 @@ impl Listing {
         self.offset
     }
 
+    /// Whether the attributes of the next name would reach the kernel: it does not always ask for them, nor for more than it has
+    /// room for. Who pays for them adds the name without where this is false.
+    #[must_use]
+    pub fn wants_attributes(&self) -> bool {
+        self.plus && self.taken < self.room
+    }
+
     /// Adds a name. Of `mode` only the type counts; zero when it is unknown.
     pub fn add(&mut self, name: impl AsRef<[u8]>, mode: u32) {
         self.push(name.as_ref(), mode, None, 0);
@@ -104,7 +122,7 @@ impl Listing {
         self.push(name.as_ref(), mode, None, ino);
     }
 
-    /// Adds a name with its attributes, which saves the kernel asking for them.
+    /// Adds a name with its attributes, which saves the kernel asking for them as far as the first answer goes.
     pub fn add_attr(&mut self, name: impl AsRef<[u8]>, attr: Attr) {
         self.push(name.as_ref(), attr.mode, Some(attr), attr.ino);
     }
@@ -113,21 +131,50 @@ impl Listing {
     /// zero. Answers false when no more fits, and then the name comes again with the next call.
     #[must_use = "what did not fit must come again with the next call"]
     pub fn add_at(&mut self, name: impl AsRef<[u8]>, mode: u32, offset: u64) -> bool {
+        self.push_at(name.as_ref(), mode, None, 0, offset)
+    }
+
+    /// The same with its inode number, as [`Listing::add_numbered`] has it.
+    #[must_use = "what did not fit must come again with the next call"]
+    pub fn add_numbered_at(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        mode: u32,
+        ino: u64,
+        offset: u64,
+    ) -> bool {
+        self.push_at(name.as_ref(), mode, None, ino, offset)
+    }
+
+    /// The same with its attributes, which saves the kernel asking for them.
+    #[must_use = "what did not fit must come again with the next call"]
+    pub fn add_attr_at(&mut self, name: impl AsRef<[u8]>, attr: Attr, offset: u64) -> bool {
+        self.push_at(name.as_ref(), attr.mode, Some(attr), attr.ino, offset)
+    }
+
+    fn push_at(
+        &mut self,
+        name: &[u8],
+        mode: u32,
+        attr: Option<Attr>,
+        ino: u64,
+        offset: u64,
+    ) -> bool {
         self.in_parts = true;
-        let name = name.as_ref();
         if !is_name(name) {
             return true;
         }
-        let size = (24 + name.len()).next_multiple_of(8);
-        if self.room - self.taken < size {
+        let size = Directory::size_of(name.len(), self.plus);
+        if self.room.saturating_sub(self.taken) < size {
             return false;
         }
         self.taken += size;
         self.names.push(Name {
             name: name.into(),
             mode,
-            attr: None,
-            ino: 0,
+            // The kernel looks up neither, and so forgets neither.
+            attr: attr.filter(|_| !is_dots(name)),
+            ino,
             offset,
         });
         true
@@ -135,9 +182,10 @@ impl Listing {
 
     fn push(&mut self, name: &[u8], mode: u32, attr: Option<Attr>, ino: u64) {
         self.bytes += size_of::<Name>() + name.len();
-        if self.bytes > LISTING_BYTES_MAX || name == b"." || name == b".." || !is_name(name) {
+        if self.bytes > LISTING_BYTES_MAX || is_dots(name) || !is_name(name) {
             return;
         }
+        self.taken += Directory::size_of(name.len(), self.plus);
         // The first two offsets are those of `.` and `..`.
         let offset = self.names.len() as u64 + 3;
         self.names.push(Name {
@@ -169,8 +217,8 @@ mod tests {
 
     #[test]
     fn names_that_no_file_has_are_left_out() {
-        let mut whole = Listing::new(0, 4096);
-        let mut parts = Listing::new(0, 4096);
+        let mut whole = Listing::new(0, 4096, false);
+        let mut parts = Listing::new(0, 4096, false);
         let long = "n".repeat(NAME_MAX + 1);
         for (number, name) in ["a", "", "b/c", "d\0", &long, "e"].iter().enumerate() {
             whole.add(name, 0);

@@ -1,6 +1,7 @@
 //! Listings while names come and go.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bickford::abi::{Dirent, Direntplus, InitFlags, Opcode};
 use bickford::ops::{Attr, Timestamp};
@@ -294,4 +295,93 @@ fn a_number_that_a_listing_tells_is_listed_where_numbers_count() {
             assert_eq!(numbers(&bytes, plus), [wanted, UNKNOWN], "{opcode:?}");
         }
     }
+}
+
+/// A directory in parts with what is known of each name: a number, attributes, or both. Counts the names that are taken.
+#[derive(Clone, Default)]
+struct Known(Arc<AtomicUsize>);
+
+const KNOWN: u64 = 200;
+
+impl path::FileSystem for Known {
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, to: &mut Listing) -> Result<(), Errno> {
+        for at in to.offset()..KNOWN {
+            let (ino, next) = (1000 + at, at + 1);
+            let added = match at {
+                0 => to.add_attr_at(".", Attr::directory(ino, 0o755), next),
+                1 => to.add_numbered_at("numbered", 0o100_000, ino, next),
+                _ => to.add_attr_at(format!("{at}"), Attr::file(ino, 0o644, 0), next),
+            };
+            if !added {
+                break;
+            }
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_listing_in_parts_tells_numbers_and_attributes_throughout() {
+    let options = Options {
+        use_ino: true,
+        ..Options::default()
+    };
+    for (opcode, plus) in [(Opcode::Readdir, false), (Opcode::Readdirplus, true)] {
+        let known = Known::default();
+        let kernel = session(Adapter::new(known.clone(), options));
+        let client = Client::new(&kernel, 1);
+        let handle = client.opendir(ROOT).unwrap().fh;
+        let (mut offset, mut names, mut told) = (0, Vec::new(), Vec::new());
+        while offset < KNOWN {
+            let bytes = client.read_at(opcode, ROOT, handle, offset, 4096).unwrap();
+            told.extend(numbers(&bytes, plus));
+            names.extend(parse(&bytes, plus));
+            offset = names.last().unwrap().1;
+            // What is taken is answered.
+            assert_eq!(known.0.load(Ordering::SeqCst), names.len());
+        }
+        assert_eq!(told, (1000..1000 + KNOWN).collect::<Vec<_>>());
+        // All but `.`, of which the kernel counts no lookup, and the one with a number alone.
+        let entries = names.iter().skip(2).all(|(.., node)| *node != 0);
+        let dots = names.iter().take(2).all(|(.., node)| *node == 0);
+        assert_eq!((entries, dots), (plus, true), "{opcode:?}");
+    }
+}
+
+/// A directory in one piece, some attributes of which nobody is to be asked for. Counts those that are.
+#[derive(Clone, Default)]
+struct Costly(Arc<AtomicUsize>);
+
+impl path::FileSystem for Costly {
+    fn readdir(&self, _: &Context<'_>, _: Subject<'_>, to: &mut Listing) -> Result<(), Errno> {
+        for number in 0..200 {
+            if to.wants_attributes() {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                to.add_attr(format!("{number}"), Attr::file(0, 0o644, 0));
+            } else {
+                to.add(format!("{number}"), 0o100_000);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn attributes_are_wanted_as_far_as_they_reach() {
+    let costly = Costly::default();
+    let kernel = session(Adapter::new(costly.clone(), Options::default()));
+    let client = Client::new(&kernel, 1);
+    let handle = client.opendir(ROOT).unwrap().fh;
+    let listed = |opcode| {
+        let bytes = client.read_at(opcode, ROOT, handle, 0, 4096).unwrap();
+        parse(&bytes, opcode == Opcode::Readdirplus)
+    };
+    listed(Opcode::Readdir);
+    assert_eq!(costly.0.load(Ordering::SeqCst), 0);
+    let names = listed(Opcode::Readdirplus);
+    // `.` and `..` have none.
+    assert!(names.iter().skip(2).all(|(.., node)| *node != 0));
+    let asked = costly.0.load(Ordering::SeqCst);
+    assert!((names.len() - 2..200).contains(&asked), "{asked}");
 }

@@ -88,7 +88,7 @@ impl<F: FileSystem> Core<F> {
             self.fill(ask, &names, false, &mut into);
             return Ok(into);
         }
-        let mut listing = Listing::new(ask.offset, ask.size);
+        let mut listing = Listing::new(ask.offset, ask.size, into.is_plus());
         let held = self.file(cx, ask.node, directory.handle).await?;
         self.filesystem
             .readdir(cx, held.subject(), &mut listing)

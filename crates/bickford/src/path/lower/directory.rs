@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn names(directory: &Directory, path: &str) -> Result<Vec<Vec<u8>>> {
-        let mut listing = Listing::new(0, 4096);
+        let mut listing = Listing::new(0, 4096, false);
         directory.list(path.as_ref(), &mut listing)?;
         let names = listing.into_names().into_iter();
         Ok(names.map(|name| name.name.into()).collect())
@@ -337,7 +337,7 @@ mod tests {
         let top = Directory::new("/").unwrap();
         let attr = |path: &str| top.file(path.as_ref()).unwrap().attr().unwrap();
         let numbers = |path: &str| {
-            let mut listing = Listing::new(0, 4096);
+            let mut listing = Listing::new(0, 4096, false);
             top.list(path.as_ref(), &mut listing).unwrap();
             let names = listing.into_names().into_iter();
             names.map(|name| name.ino).collect::<Vec<_>>()
