@@ -217,7 +217,10 @@ macro_rules! sealed {
 impl FileSystem for Crypt {
     fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.withhold(
-            InitFlags::PASSTHROUGH | InitFlags::NO_OPEN_SUPPORT | InitFlags::ATOMIC_O_TRUNC,
+            InitFlags::PASSTHROUGH
+                | InitFlags::NO_OPEN_SUPPORT
+                | InitFlags::ATOMIC_O_TRUNC
+                | InitFlags::EXPORT_SUPPORT,
         );
         for mode in Crypt::needs().turned_off() {
             tracing::info!(layer = "crypt", "{mode}");

@@ -888,7 +888,7 @@ int32_t bickford_notify_flush(uint64_t session);
 //
 // With `use_ino` numbers must be unique among all files, and tell hard links: two files of one type that have several names and one
 // number are taken for one, for reading and for writing. Zero, where that cannot be promised (files of another device below), has a
-// number made up.
+// number made up. With `noforget` file handles (an export over NFS) hold until the session ends.
 //
 // # Safety
 // As for `bickford_mount`.

@@ -159,7 +159,7 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 ///
 /// With `use_ino` numbers must be unique among all files, and tell hard links: two files of one type that have several names and one
 /// number are taken for one, for reading and for writing. Zero, where that cannot be promised (files of another device below), has a
-/// number made up.
+/// number made up. With `noforget` file handles (an export over NFS) hold until the session ends.
 ///
 /// # Safety
 /// As for `bickford_mount`.

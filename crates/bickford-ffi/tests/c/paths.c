@@ -339,6 +339,57 @@ static void use(const char *options)
 	CHECK(destroyed == 1);
 }
 
+union handle {
+	struct file_handle handle;
+	char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+};
+
+static union handle handle_of(const char *name)
+{
+	union handle found = {.handle.handle_bytes = MAX_HANDLE_SZ};
+	char path[4096];
+	int mount;
+
+	snprintf(path, sizeof path, "%s/%s", mountpoint, name);
+	CHECK(name_to_handle_at(AT_FDCWD, path, &found.handle, &mount, 0) == 0);
+	return found;
+}
+
+/* As an export over NFS: handles lead to files that the kernel has forgotten. */
+static void use_handles(const char *options)
+{
+	bickford_callbacks callbacks = {.operations = UINT64_MAX, .dispatch = dispatch};
+	union handle directory, file;
+	char link[64], path[4096] = "", wanted[4096], text[16] = "";
+	int top, opened;
+
+	destroyed = 0;
+	CHECK(mkdirat(below, "outer", 0755) == 0 && mkdirat(below, "outer/inner", 0755) == 0);
+	opened = openat(below, "outer/inner/file", O_CREAT | O_WRONLY, 0644);
+	CHECK(write(opened, "contents", 8) == 8 && close(opened) == 0);
+	CHECK(bickford_mount_paths(mountpoint, options, NULL, &callbacks, &session) == 0);
+	directory = handle_of("outer/inner");
+	file = handle_of("outer/inner/file");
+	CHECK(bickford_notify_path_name(session, "/outer", 0) == 1);
+	CHECK(bickford_notify_flush(session) == 0);
+	top = root(".", O_RDONLY | O_DIRECTORY);
+	opened = open_by_handle_at(top, &file.handle, O_RDONLY);
+	CHECK(opened >= 0);
+	CHECK(read(opened, text, sizeof text) == 8 && strcmp(text, "contents") == 0);
+	CHECK(close(opened) == 0);
+	/* One that is found by its handle alone gets its place in the tree. */
+	opened = open_by_handle_at(top, &directory.handle, O_RDONLY | O_DIRECTORY);
+	CHECK(opened >= 0);
+	snprintf(link, sizeof link, "/proc/self/fd/%d", opened);
+	CHECK(readlink(link, path, sizeof path - 1) > 0);
+	snprintf(wanted, sizeof wanted, "%s/outer/inner", mountpoint);
+	CHECK(strcmp(path, wanted) == 0);
+	CHECK(close(opened) == 0 && close(top) == 0);
+	CHECK(bickford_session_unmount(session, BICKFORD_UNMOUNT_NORMAL) == 0);
+	CHECK(bickford_session_wait(session, -1) == 0);
+	CHECK(bickford_session_close(session) == 0);
+}
+
 static void empty_source(const char *source)
 {
 	char command[4096];
@@ -368,5 +419,9 @@ int main(int argc, char **argv)
 	use("transport=auto,entry_timeout=3600,attr_timeout=3600,use_ino,max_background=16");
 	empty_source(argv[2]);
 	use("transport=dev,entry_timeout=3600,attr_timeout=3600,use_ino,at_once");
+	empty_source(argv[2]);
+	use_handles("noforget");
+	empty_source(argv[2]);
+	use_handles("noforget,use_ino");
 	return 0;
 }

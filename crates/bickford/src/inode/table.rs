@@ -165,6 +165,17 @@ impl Table {
         self.state().tree.bind(edge, found.0)
     }
 
+    /// A node that is asked for by its id and not by a name, with its lookup count raised. ESTALE where something
+    /// else was found at its path.
+    pub(crate) fn again(&self, node: NodeId, found: Found) -> Result<(), Errno> {
+        self.state().tree.again(node, found.0)
+    }
+
+    /// The directory that a node is in; of the root it is the root. ESTALE where the node has no name.
+    pub(crate) fn parent(&self, node: NodeId) -> Result<NodeId, Errno> {
+        self.state().tree.parent(node)
+    }
+
     /// A new node for a name that was just made.
     pub(crate) fn bind_new(&self, edge: EdgeId, found: Found) -> Result<NodeId, Errno> {
         let mut state = self.state();

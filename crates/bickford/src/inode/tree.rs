@@ -45,6 +45,12 @@ struct Node {
 }
 
 impl Node {
+    /// Whether it can be what was found: of the same type, and of the same number where both are known.
+    fn can_be(&self, found: Identity) -> bool {
+        let numbered_so = self.ino == found.ino || self.ino == 0 || found.ino == 0;
+        self.kind == found.kind && numbered_so
+    }
+
     /// A name does not lead here any more. Who gave a hidden file another name wants to keep it.
     fn lose_name(&mut self, edge: EdgeId) {
         self.names.retain(|other| *other != edge);
@@ -303,10 +309,7 @@ impl Tree {
     /// inode number changed without us leads to another node than before.
     pub(super) fn bind(&mut self, edge: EdgeId, identity: Identity) -> Result<NodeId, Errno> {
         let current = self.edges.get(edge).ok_or(Errno::STALE)?.node;
-        let same = |node: &Node| {
-            node.kind == identity.kind
-                && (node.ino == identity.ino || node.ino == 0 || identity.ino == 0)
-        };
+        let same = |node: &Node| node.can_be(identity);
         let known = current.filter(|index| self.nodes.get(*index).is_some_and(same));
         let index = known.unwrap_or_else(|| {
             let linked = identity.linked && identity.ino != 0 && identity.kind != ROOT_KIND;
@@ -320,6 +323,20 @@ impl Tree {
         let node = self.nodes.get_mut(index).ok_or(Errno::STALE)?;
         node.lookups += 1;
         Ok(self.id(index))
+    }
+
+    /// A node that was found at its own path, with its lookup count raised.
+    pub(super) fn again(&mut self, id: NodeId, identity: Identity) -> Result<(), Errno> {
+        let node = self.node_mut(id).filter(|node| node.can_be(identity));
+        node.ok_or(Errno::STALE)?.lookups += 1;
+        Ok(())
+    }
+
+    /// The directory of a node that has a name; that of the root is the root.
+    pub(super) fn parent(&self, id: NodeId) -> Result<NodeId, Errno> {
+        let edges = self.edges_to(id).map_err(|_| Errno::STALE)?;
+        let last = edges.first().and_then(|edge| self.edges.get(*edge));
+        Ok(last.map_or(NodeId::ROOT, |edge| self.id(edge.parent)))
     }
 
     /// The open node that has lost the names that are known of it, and has this inode number. What has one name may be it,

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use bickford_abi::InitFlags;
 use rustix::io::Errno;
 
 use super::about::{Describe, Observe, outcome};
@@ -250,6 +251,8 @@ macro_rules! define_layered {
         impl<L: Layer, F: FileSystem> FileSystem for Layered<L, F> {
             fn init(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
                 self.inner.needs.withhold(self.inner.layer.name(), negotiation);
+                // A layer sees no name of what comes by a file handle.
+                negotiation.withhold(InitFlags::EXPORT_SUPPORT);
                 self.inner.layer.init(negotiation)?;
                 self.inner.lower.init(negotiation)?;
                 if self.inner.needs.contents {

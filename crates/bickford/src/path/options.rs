@@ -22,7 +22,8 @@ pub struct Options {
     /// time changed since it was last opened (`auto_cache`).
     pub auto_cache: bool,
     /// Names and their node ids are kept for as long as the session lasts (`noforget`). Memory
-    /// then grows with the number of names ever looked up.
+    /// then grows with the number of names ever looked up. File handles, which an export over NFS hands
+    /// to its clients, hold as long; without this, and under a layer, as long as the kernel keeps the inode.
     pub noforget: bool,
     /// Inode numbers are those that the file system answers, and tell which names are hard links
     /// of one file (`use_ino`). Otherwise they are made up, and hard links are known when they are

@@ -4,6 +4,7 @@
 
 mod client;
 mod crossing;
+mod export;
 mod held;
 mod listing;
 mod mirror;

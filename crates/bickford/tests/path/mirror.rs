@@ -177,6 +177,13 @@ impl Mirror {
         (is_in, go_on)
     }
 
+    /// Others put a directory in the place of a file.
+    pub fn replace(&self, path: &str) {
+        let mut tree = self.tree();
+        tree.remove(path.as_ref(), false).unwrap();
+        tree.make(path.as_ref(), true).unwrap();
+    }
+
     /// An open file tells nothing any more, as one that is gone.
     pub fn forget_open(&self, handle: u64) {
         self.tree().open.remove(&handle);

@@ -13,10 +13,11 @@ mod owners;
 mod tree;
 mod wait;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bickford_abi::{InitFlags, Opcode};
+use rustix::rand::GetRandomFlags;
 
 use self::directory::Directories;
 use self::owners::Owners;
@@ -32,7 +33,7 @@ use crate::inode::{Claim, Table, Want};
     reason = "the operation table names every operation and answer"
 )]
 use crate::ops::*;
-use crate::{Context, DetachedContext, Errno, NodeId, Reply};
+use crate::{Context, DetachedContext, Errno, Generation, NodeId, Reply};
 
 /// Serves a file system over paths.
 #[derive(Debug)]
@@ -108,6 +109,9 @@ pub(super) struct Core<F> {
     owners: Owners,
     /// How many names were hidden.
     hidden: AtomicU64,
+    /// Tells file handles of this session from those of others, which have the same node ids. Zero where they do
+    /// not outlive what the kernel keeps.
+    generation: AtomicU32,
     /// For work that outlives a request that was given up, where requests are tasks.
     tasks: Option<(Weak<Self>, Spawner)>,
 }
@@ -123,6 +127,7 @@ impl<F: FileSystem> Core<F> {
             locks_here: AtomicBool::new(false),
             owners: Owners::default(),
             hidden: AtomicU64::new(0),
+            generation: AtomicU32::new(0),
             tasks,
         }
     }
@@ -139,9 +144,19 @@ impl<F: FileSystem> Core<F> {
     fn negotiate(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
         negotiation.want(InitFlags::NO_OPEN_SUPPORT | InitFlags::SETXATTR_EXT);
+        if !self.options.noforget {
+            // What was forgotten is not found again by its id.
+            negotiation.withhold(InitFlags::EXPORT_SUPPORT);
+        }
+        if negotiation.want(InitFlags::EXPORT_SUPPORT) {
+            let mut generation = [0; 4];
+            rustix::rand::getrandom(&mut generation, GetRandomFlags::empty())?;
+            let generation = u32::from_ne_bytes(generation);
+            self.generation.store(generation, Ordering::Relaxed);
+        }
         self.filesystem.init(negotiation)?;
-        // open(2) with O_TRUNC is to come as truncate, and `..` is never looked up.
-        negotiation.refuse(InitFlags::ATOMIC_O_TRUNC | InitFlags::EXPORT_SUPPORT);
+        // open(2) with O_TRUNC is to come as truncate.
+        negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
         let wanted = negotiation.wanted();
         let locks = wanted.contains(InitFlags::POSIX_LOCKS);
         self.locks_here.store(locks, Ordering::Relaxed);
@@ -195,12 +210,17 @@ impl<F: FileSystem> Core<F> {
     }
 
     fn entry(&self, node: NodeId, attr: Attr) -> Entry {
+        // The kernel knows the root without a lookup, and with generation zero.
+        let generation = match node {
+            NodeId::ROOT => 0,
+            _ => self.generation.load(Ordering::Relaxed).into(),
+        };
         Entry {
             node,
+            generation: Generation(generation),
             attr: self.dress(node, attr),
             entry_valid: self.options.entry_timeout,
             attr_valid: self.options.attr_timeout,
-            ..Entry::default()
         }
     }
 

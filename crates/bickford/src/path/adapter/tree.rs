@@ -30,6 +30,11 @@ impl<F: FileSystem> Core<F> {
     }
 
     pub(super) async fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
+        match op.name.to_bytes() {
+            b"." => return self.again(cx, op.parent).await,
+            b".." => return self.again(cx, self.table.parent(op.parent)?).await,
+            _ => {}
+        }
         let claim = self
             .claim(cx, Want::name(op.parent, op.name.to_bytes()))
             .await?;
@@ -53,6 +58,20 @@ impl<F: FileSystem> Core<F> {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    /// A node that a file handle leads to. The kernel has forgotten it, and asks for it by its id. ESTALE where it is
+    /// gone.
+    async fn again(&self, cx: &Context<'_>, node: NodeId) -> Result<Entry, Errno> {
+        let stale = |errno| match errno {
+            Errno::NOENT => Errno::STALE,
+            errno => errno,
+        };
+        let held = self.about(cx, node, None).await.map_err(stale)?;
+        let attr = self.filesystem.getattr(cx, held.subject()).await;
+        let attr = attr.map_err(stale)?;
+        self.table.again(node, self.found(&attr))?;
+        Ok(self.entry(node, attr))
     }
 
     /// Whether an open file, the known names of which are gone, has another one: as long as it is open, its number is
