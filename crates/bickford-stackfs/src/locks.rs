@@ -40,18 +40,23 @@ struct Carrier {
     handles: usize,
 }
 
-impl Carrier {
-    /// Gives all locks up. Closing alone does not while a child of this process is between fork(2) and execve(2), and
-    /// has the description, too.
-    fn end(self) {
-        let all = RecordLock {
-            kind: UNLOCK,
-            start: 0,
-            length: 0,
-        };
-        if let Err(error) = sys::try_record_lock(self.fd.as_fd(), all) {
-            tracing::debug!("unlocking: {error}");
-        }
+/// A descriptor to carry locks in place of one that is open for reading only.
+struct Wide {
+    fd: Arc<OwnedFd>,
+    /// What it has of the other one.
+    moved: Vec<RecordLock>,
+}
+
+/// Gives all locks up. Closing alone does not while a child of this process is between fork(2) and execve(2), and
+/// has the description, too.
+fn give_up(fd: Arc<OwnedFd>) {
+    let all = RecordLock {
+        kind: UNLOCK,
+        start: 0,
+        length: 0,
+    };
+    if let Err(error) = sys::try_record_lock(fd.as_fd(), all) {
+        tracing::debug!("unlocking: {error}");
     }
 }
 
@@ -158,10 +163,13 @@ impl RecordLocks {
                 None => self.carrier(holder, pid, lock.kind, opened, claims)?,
             };
             match sys::try_record_lock(fd.as_fd(), lock) {
-                Err(Errno::BADF) if lock.kind == WRITE => self.widen(holder, &fd, opened)?,
+                Err(Errno::BADF) if lock.kind == WRITE => {
+                    let wide = self.widened(&fd, opened)?;
+                    self.replace(holder, &fd, wide);
+                }
                 result if self.carries(holder, &fd) => return result.map_err(of_other_descriptor),
                 // The other one has what this one had before.
-                _ => {}
+                _ => give_up(fd),
             }
         }
         Err(Errno::NOLCK)
@@ -174,28 +182,31 @@ impl RecordLocks {
         carrier.is_none_or(|carrier| Arc::ptr_eq(&carrier.fd, fd))
     }
 
-    /// Has a descriptor that is open for writing, too, carry the locks of a holder in place of `narrow`, unless there is
-    /// another meanwhile.
-    fn widen(
-        &self,
-        holder: Holder,
-        narrow: &Arc<OwnedFd>,
-        opened: BorrowedFd<'_>,
-    ) -> Result<(), Errno> {
-        let wide = Arc::new(self.proc.reopen_to_lock(opened, BOTH)?);
-        // All for reading: both can have them at a time, so that none is given up in between.
-        let mut held = sys::record_locks(narrow.as_fd()).into_iter();
-        let moved = held.try_for_each(|lock| sys::try_record_lock(wide.as_fd(), lock));
+    /// A descriptor that is open for writing, too, with the locks of `narrow`. These are all for reading: both can
+    /// have them at a time, so that none is given up in between.
+    fn widened(&self, narrow: &OwnedFd, opened: BorrowedFd<'_>) -> Result<Wide, Errno> {
+        let fd = Arc::new(self.proc.reopen_to_lock(opened, BOTH)?);
+        let mut moved = sys::record_locks(narrow.as_fd()).map_err(|_| Errno::NOLCK)?;
+        moved.retain(|lock| sys::try_record_lock(fd.as_fd(), *lock).is_ok());
+        Ok(Wide { fd, moved })
+    }
+
+    /// Has `wide` carry the locks of a holder in place of `narrow`, unless another does meanwhile, or `narrow` has
+    /// others by now than were moved.
+    fn replace(&self, holder: Holder, narrow: &Arc<OwnedFd>, wide: Wide) {
+        let mut replaced = wide.fd;
         let mut carriers = self.carriers.of(holder.node);
         if let Some(carrier) = carriers.get_mut(&holder)
             && Arc::ptr_eq(&carrier.fd, narrow)
-            && moved.is_ok()
+            // Under the lock: who sets one there too late to be seen here finds that it carries nothing.
+            && sys::record_locks(narrow.as_fd()).is_ok_and(|held| held == wide.moved)
         {
-            carrier.fd = wide;
+            std::mem::swap(&mut carrier.fd, &mut replaced);
             // Handles that claimed the other one are closed with a FLUSH of this owner.
             carrier.handles = 0;
         }
-        Ok(())
+        drop(carriers);
+        give_up(replaced);
     }
 
     fn carrier(
@@ -296,7 +307,10 @@ impl RecordLocks {
         };
         // Nothing is in the way of whoever holds all of it, which is the quicker question.
         let alone = |fd: &OwnedFd| sys::get_record_lock(fd.as_fd(), all) == Ok(None);
-        let holds = |fd: &OwnedFd| sys::record_locks(fd.as_fd()).contains(&lock);
+        let holds = |fd: &OwnedFd| {
+            let held = sys::record_locks(fd.as_fd());
+            held.is_ok_and(|held| held.contains(&lock))
+        };
         let mut found = others.iter().find(|(_, _, fd)| alone(fd));
         if lock.kind != WRITE && found.is_none() {
             found = others.iter().find(|(_, _, fd)| holds(fd));
@@ -319,7 +333,7 @@ impl RecordLocks {
         let Some(carrier) = removed else {
             return false;
         };
-        carrier.end();
+        give_up(carrier.fd);
         self.room.give();
         true
     }
@@ -341,7 +355,7 @@ impl RecordLocks {
                 let removed = carriers.remove(&holder);
                 drop(carriers);
                 if let Some(carrier) = removed {
-                    carrier.end();
+                    give_up(carrier.fd);
                 }
                 self.room.give();
             }

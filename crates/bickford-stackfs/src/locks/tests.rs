@@ -4,6 +4,12 @@ const READ: i16 = libc::F_RDLCK as i16;
 const ONE: Holder = Holder { node: 7, owner: 1 };
 const TWO: Holder = Holder { node: 7, owner: 2 };
 
+impl RecordLocks {
+    fn carrier_of(&self, holder: Holder) -> Arc<OwnedFd> {
+        Arc::clone(&self.carriers.of(holder.node).get(&holder).unwrap().fd)
+    }
+}
+
 fn range(kind: i16, start: i64, length: i64) -> RecordLock {
     RecordLock {
         kind,
@@ -109,6 +115,61 @@ fn what_is_locked_for_reading_stays_so_when_its_holder_locks_for_writing() {
     assert_eq!(locks.room.taken(), 0);
 }
 
+#[test]
+fn what_a_thread_sets_while_the_locks_of_its_process_move_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let writer = std::fs::File::create(&path).unwrap();
+    let reader = std::fs::File::open(&path).unwrap();
+    for (meanwhile, free) in [(range(UNLOCK, 0, 10), true), (range(READ, 50, 10), false)] {
+        let locks = RecordLocks::new(Share::alone(8)).unwrap();
+        let claims = Claims::default();
+        let read = |lock| locks.set(ONE, 1, lock, reader.as_fd(), &claims);
+        let write = |holder, lock| locks.set(holder, 1, lock, writer.as_fd(), &claims);
+        read(range(READ, 0, 10)).unwrap();
+        let narrow = locks.carrier_of(ONE);
+        let wide = locks.widened(&narrow, writer.as_fd()).unwrap();
+        read(meanwhile).unwrap();
+        locks.replace(ONE, &narrow, wide);
+        drop(narrow);
+        write(ONE, range(WRITE, 20, 10)).unwrap();
+        let others = write(TWO, range(WRITE, meanwhile.start, 10));
+        assert_eq!(others.is_ok(), free, "{meanwhile:?}: {others:?}");
+        assert!(locks.release(ONE));
+        locks.release(TWO);
+    }
+}
+
+#[test]
+fn locks_that_cannot_be_told_do_not_move() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root hides /proc from a thread");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let writer = std::fs::File::create(&path).unwrap();
+    let reader = std::fs::File::open(&path).unwrap();
+    let locks = RecordLocks::new(Share::alone(8)).unwrap();
+    let [first, second] = [(); 2].map(|()| Claims::default());
+    let read = || locks.set(ONE, 1, range(READ, 0, 10), reader.as_fd(), &first);
+    let write = |holder, start| {
+        let lock = range(WRITE, start, 10);
+        locks.set(holder, 1, lock, writer.as_fd(), &second)
+    };
+    read().unwrap();
+    let without_proc = || {
+        sys::unshare_fs().unwrap();
+        rustix::process::chroot(dir.path()).unwrap();
+        write(ONE, 20)
+    };
+    let refused = std::thread::scope(|scope| scope.spawn(without_proc).join().unwrap());
+    assert_eq!(refused, Err(Errno::NOLCK));
+    assert_eq!(write(TWO, 0), Err(Errno::AGAIN));
+    write(ONE, 20).unwrap();
+    assert_eq!(write(TWO, 0), Err(Errno::AGAIN));
+}
+
 /// As the daemon of an ordinary user has them.
 #[test]
 fn files_that_cannot_be_opened_again_are_locked_as_far_as_they_can() {
@@ -144,15 +205,30 @@ fn what_is_given_up_is_so_while_the_description_lives() {
     let locks = RecordLocks::new(Share::alone(8)).unwrap();
     let [first, second] = [(); 2].map(|()| Claims::default());
     let set = |holder, claims| locks.set(holder, 1, range(WRITE, 0, 1), file.as_fd(), claims);
-    let held = |holder| Arc::clone(&locks.carriers.of(7).get(&holder).unwrap().fd);
     set(ONE, &first).unwrap();
-    let child = held(ONE);
+    let child = locks.carrier_of(ONE);
     assert!(locks.release(ONE));
     set(TWO, &second).unwrap();
-    let other = held(TWO);
+    let other = locks.carrier_of(TWO);
     locks.release_claims(7, &second);
     set(ONE, &first).unwrap();
     drop((child, other));
+}
+
+#[test]
+fn a_holder_is_not_in_its_own_way_while_a_description_lives_that_had_its_locks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let writer = std::fs::File::create(&path).unwrap();
+    let reader = std::fs::File::open(&path).unwrap();
+    let locks = RecordLocks::new(Share::alone(8)).unwrap();
+    let claims = Claims::default();
+    let set =
+        |kind, file: &std::fs::File| locks.set(ONE, 1, range(kind, 0, 10), file.as_fd(), &claims);
+    set(READ, &reader).unwrap();
+    let child = locks.carrier_of(ONE);
+    set(WRITE, &writer).unwrap();
+    drop(child);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Open-file-description record locks, see `fcntl(2)`.
 
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
@@ -62,10 +63,10 @@ pub(crate) fn get_record_lock(
 }
 
 /// The record locks that this description holds, see `/proc/pid/fdinfo` in `proc(5)`.
-pub(crate) fn record_locks(fd: BorrowedFd<'_>) -> Vec<RecordLock> {
+pub(crate) fn record_locks(fd: BorrowedFd<'_>) -> io::Result<Vec<RecordLock>> {
     let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().filter_map(record_lock).collect()
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.lines().filter_map(record_lock).collect())
 }
 
 /// The lock that a line of fdinfo tells of: `lock:`, a number, `OFDLCK`, `ADVISORY`, the kind, a process, the inode, the
