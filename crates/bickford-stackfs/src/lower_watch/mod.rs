@@ -195,6 +195,9 @@ impl Watcher {
         let directory = change.directory.as_ref();
         let parent = directory.and_then(|(handle, _)| nodes.node_of_handle(handle));
         if let Some(node) = object {
+            if change.mask & fanotify::ATTRIB != 0 {
+                self.let_go(node)?;
+            }
             self.inode(node, change.mask & fanotify::MODIFY != 0, false)?;
         }
         let (Some(parent), Some((_, name))) = (parent, directory) else {
@@ -221,6 +224,21 @@ impl Watcher {
         }
         // Its times have changed, and a cached listing is wrong.
         self.inode(parent, true, true)
+    }
+
+    /// Gives up what is kept open of a file that nobody uses: it may have lost its last name. That expires,
+    /// and where nobody looks it up the kernel forgets nothing.
+    fn let_go(&self, node: u64) -> Result<(), NotifyError> {
+        let stackfs = &self.stackfs;
+        stackfs.backings.renew(node);
+        let kept = stackfs.readers.get(node);
+        let kept = kept.or_else(|| stackfs.on_demand_writers.get(node));
+        // Who has it open needs it: that is for the kernel to know.
+        let removed = kept.and_then(|fd| rustix::fs::fstat(&fd).ok());
+        match removed.is_some_and(|stat| stat.st_nlink == 0) && stackfs.nodes.kernel_prunes() {
+            true => self.notifier.prune(&[NodeId(node)]),
+            false => Ok(()),
+        }
     }
 
     /// Tells that an inode has changed, now and again later. Data are read after a racing answer, and so
