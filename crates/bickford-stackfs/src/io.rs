@@ -230,6 +230,10 @@ impl Inner {
         if pass && OFlags::from_bits_retain(flags).contains(OFlags::DIRECT) {
             takes_direct(own.fd.as_fd())?;
         }
+        if lower.flags.contains(OFlags::APPEND) {
+            // Others may have made it append-only since it was registered.
+            self.backings.renew(node);
+        }
         let unshared = self.settings.exclusive || self.is_watched();
         let way = pass.then(|| {
             let file = File {

@@ -78,3 +78,24 @@ fn a_file_that_was_removed_while_it_was_open_is_closed_below() {
         mount.stackfs.passthrough_len() == 0
     });
 }
+
+#[test]
+fn an_append_only_file_is_not_written_by_the_kernel() {
+    if !can_mount() || !has(&IoMode::Passthrough) {
+        return;
+    }
+    let watched = watched_in(&std::env::temp_dir(), IoMode::Passthrough);
+    let mount = &watched.mount;
+    below(mount, "echo text > log");
+    until("the file", || mount.path("log").exists());
+    assert_eq!(fs::read(mount.path("log")).unwrap(), b"text\n");
+    below(mount, "chattr +a log");
+    let opened = File::options()
+        .read(true)
+        .append(true)
+        .open(mount.path("log"));
+    let passed_through = mount.stackfs.passthrough_len();
+    below(mount, "chattr -a log");
+    opened.unwrap();
+    assert_eq!(passed_through, 0);
+}
