@@ -4,75 +4,18 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bickford::abi::Opcode;
 use bickford_stackfs::{IoMode, Preset};
 use rustix::fs::FlockOperation;
+use support::leased::{FOR_READING, FOR_WRITING, Running, perl, waiting};
 use support::{Mount, can_mount, each_preset, until};
 
 /// More than there are threads that serve.
 const LEASED: usize = 64;
 /// Far less than what the kernel gives the holder, which is 45 s.
 const SOON: Duration = Duration::from_secs(15);
-
-/// Takes leases (`F_SETLEASE`) of its first argument on the others and keeps them while its input is open.
-const HOLD: &str = r#"
-    $SIG{IO} = "IGNORE";
-    $kind = shift;
-    for $path (@ARGV) {
-        open($files{$path}, $kind ? "+<" : "<", $path) or die "$path: $!";
-        fcntl($files{$path}, 1024, $kind + 0) or die "lease of $path: $!";
-    }
-    $| = 1;
-    print "held\n";
-    <STDIN>;
-"#;
-
-/// `F_RDLCK` and `F_WRLCK`.
-const FOR_READING: &str = "0";
-const FOR_WRITING: &str = "1";
-
-fn perl(script: &str, paths: &[PathBuf]) -> Command {
-    let mut command = Command::new("perl");
-    command.args(["-e", script]).args(paths);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    command
-}
-
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Running {
-    fn new(mut command: Command) -> Self {
-        Self(command.spawn().unwrap())
-    }
-
-    fn output(&mut self) -> String {
-        let mut line = String::new();
-        let mut output = BufReader::new(self.0.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        line
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn waiting(mount: &Mount, opcode: Opcode) -> usize {
-    let in_flight = mount.session.server().in_flight().list();
-    in_flight
-        .iter()
-        .filter(|request| request.opcode == opcode)
-        .count()
-}
 
 #[test]
 fn leases_hold_up_those_alone_who_open_the_files() {
@@ -82,13 +25,7 @@ fn leases_hold_up_those_alone_who_open_the_files() {
             fs::write(mount.below(name), name).unwrap();
         }
         fs::write(mount.below("free"), "free").unwrap();
-        let below = names.iter().map(|name| mount.below(name));
-        let leases: Vec<_> = [PathBuf::from(FOR_WRITING)]
-            .into_iter()
-            .chain(below)
-            .collect();
-        let mut holder = Running::new(perl(HOLD, &leases));
-        assert_eq!(holder.output(), "held\n");
+        let holder = Running::holding(FOR_WRITING, names.iter().map(|name| mount.below(name)));
         // One is truncated, the others are read.
         let truncated = Running::new(perl(
             "truncate($ARGV[0], 0) or die $!",
@@ -132,9 +69,7 @@ fn a_lock_for_reading_does_not_wait_for_leases_for_reading() {
     // Served by one thread, and with the locks kept below.
     let mount = Mount::new(Preset::Base);
     fs::write(mount.below("file"), "text").unwrap();
-    let arguments = [PathBuf::from(FOR_READING), mount.below("file")];
-    let mut holder = Running::new(perl(HOLD, &arguments));
-    assert_eq!(holder.output(), "held\n");
+    let holder = Running::holding(FOR_READING, [mount.below("file")]);
     let file = fs::File::open(mount.path("file")).unwrap();
     let begin = Instant::now();
     rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared).unwrap();

@@ -21,6 +21,7 @@ use rustix::fs::{IFlags, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use rustix::thread::CapabilitySet;
 
+use support::leased::{FOR_WRITING, Running, perl, waiting};
 use support::watched::{
     Watched, below, hold_notifications, settings, watch, watched, watched_over,
 };
@@ -399,12 +400,9 @@ impl Layer for Late {
     }
 }
 
-/// The kernel drops nothing of an inode that it is still to hear of.
-#[test]
-fn a_size_that_changes_before_it_is_answered_is_seen() {
-    if !can_mount() {
-        return;
-    }
+/// The size of a file that changes before it is answered is seen. The kernel drops nothing of an inode that it is still
+/// to hear of.
+fn seen_while<T>(lower: tempfile::TempDir, begin: impl FnOnce(&Mount) -> T) {
     let (begun, begins) = channel();
     let (release, until_released) = channel();
     let layer = Late {
@@ -412,10 +410,10 @@ fn a_size_that_changes_before_it_is_answered_is_seen() {
         begun,
         until: Mutex::new(until_released),
     };
-    let lower = tempfile::tempdir().unwrap();
     fs::write(lower.path().join("f"), "one").unwrap();
     let watched = watch(Mount::below_layer(layer, lower, settings));
     let mount = &watched.mount;
+    let _meanwhile = begin(mount);
     // Where the time of birth is asked for, too, the kernel asks again.
     let size = || rustix::fs::stat(mount.path("f")).unwrap().st_size;
     std::thread::scope(|scope| {
@@ -431,6 +429,30 @@ fn a_size_that_changes_before_it_is_answered_is_seen() {
         let _opened = opened.join().unwrap().unwrap();
         until("a size", || size() == 7);
     });
+}
+
+#[test]
+fn a_size_that_changes_before_it_is_answered_is_seen() {
+    if can_mount() {
+        seen_while(tempfile::tempdir().unwrap(), |_| ());
+    }
+}
+
+#[test]
+fn a_size_is_seen_while_somebody_waits_for_a_lease() {
+    if !can_mount() {
+        return;
+    }
+    let lower = tempfile::tempdir().unwrap();
+    let leased = lower.path().join("leased");
+    fs::write(&leased, "text").unwrap();
+    let holder = Running::holding(FOR_WRITING, [leased]);
+    seen_while(lower, |mount| {
+        let reader = Running::new(perl("print <>", &[mount.path("leased")]));
+        until("one waits", || waiting(mount, Opcode::Open) == 1);
+        reader
+    });
+    drop(holder);
 }
 
 /// A watched directory on a file system that nobody else changes: its mount point, that, and the mount, to be

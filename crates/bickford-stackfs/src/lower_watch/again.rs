@@ -111,7 +111,7 @@ impl Again {
 }
 
 /// Whether the answer to a request brings names or attributes into the kernel's caches. Others may wait
-/// for a lock, or a disk, as long as they like.
+/// for a lock, a lease, or a disk, as long as they like.
 fn races(opcode: Opcode) -> bool {
     !matches!(
         opcode,
@@ -119,6 +119,7 @@ fn races(opcode: Opcode) -> bool {
             | Opcode::Setlk
             | Opcode::Setlkw
             | Opcode::Poll
+            | Opcode::Open
             | Opcode::Read
             | Opcode::Write
             | Opcode::Flush
@@ -187,6 +188,6 @@ mod tests {
     #[test]
     fn requests_that_wait_by_nature_hold_nothing_up() {
         assert!(races(Opcode::Lookup) && races(Opcode::Readdirplus) && races(Opcode::Getattr));
-        assert!(!races(Opcode::Setlkw) && !races(Opcode::Fsync));
+        assert!(!races(Opcode::Setlkw) && !races(Opcode::Fsync) && !races(Opcode::Open));
     }
 }

@@ -1,6 +1,7 @@
 //! A mounted StackFS that cannot hang the tests.
 #![allow(dead_code, reason = "shared by several test programs")]
 
+pub(crate) mod leased;
 pub(crate) mod watched;
 
 use std::ffi::CStr;
