@@ -3,7 +3,7 @@
 //!
 //! fanotify(7) tells every change on the lower file system, with the directory, name and object; a
 //! thread turns them into notifications. Changes that StackFS made itself are told apart by their
-//! pid.
+//! pid. Of times of last access nothing is told: it would be with every read below.
 //!
 //! Where the queue of fanotify or of notifications overflows, every name expires, the data and
 //! attributes of every open file and directory are dropped, and directories that are opened later are
