@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use bickford::abi::InitFlags;
 use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer};
-use bickford::path::lower::{Directory, File};
+use bickford::path::lower::{Directory, File, Place};
 use bickford::path::{
     Adapter, Allocation, FileSystem, Handles, Listing, New, Open, Options, Owner,
 };
@@ -28,6 +28,16 @@ impl Mirror {
     fn at(&self, subject: Subject<'_>) -> Result<File> {
         self.source.find(&self.open, subject)
     }
+}
+
+/// Gives what was just made to the caller, or removes it, as unlinkat(2) does with `how`: who is told of an error finds
+/// nothing made.
+fn give(cx: &Context<'_>, place: &Place<'_>, new: Option<New>, how: AtFlags) -> Result<()> {
+    place.give(cx, new).inspect_err(|_| {
+        if let Err(error) = fs::unlinkat(place, place.name(), how) {
+            tracing::warn!("{:?} stays below: {error}", place.name());
+        }
+    })
 }
 
 impl FileSystem for Mirror {
@@ -52,19 +62,19 @@ impl FileSystem for Mirror {
     fn mknod(&self, cx: &Context<'_>, path: &Path, new: New) -> Result<()> {
         let place = self.source.place(path)?;
         place.mknod(new)?;
-        place.give(cx, Some(new))
+        give(cx, &place, Some(new), AtFlags::empty())
     }
 
     fn mkdir(&self, cx: &Context<'_>, path: &Path, new: New) -> Result<()> {
         let place = self.source.place(path)?;
         place.mkdir(new)?;
-        place.give(cx, None)
+        give(cx, &place, None, AtFlags::REMOVEDIR)
     }
 
     fn symlink(&self, cx: &Context<'_>, path: &Path, target: &CStr) -> Result<()> {
         let place = self.source.place(path)?;
         fs::symlinkat(target, &place, place.name())?;
-        place.give(cx, None)
+        give(cx, &place, None, AtFlags::empty())
     }
 
     fn unlink(&self, _: &Context<'_>, path: &Path) -> Result<()> {

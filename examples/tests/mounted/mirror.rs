@@ -236,3 +236,34 @@ fn what_others_have_made_meanwhile_is_opened() {
     drop(opened);
     example.finish();
 }
+
+#[test]
+fn what_cannot_be_given_to_its_caller_is_not_made() {
+    if !can_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let lower = place.path().join("lower");
+    fs::create_dir(&lower).unwrap();
+    fs::set_permissions(&lower, Permissions::from_mode(0o777)).unwrap();
+    let start = || {
+        remove_capability_from_bounding_set(CapabilitySet::CHOWN).unwrap();
+        Example::start(env!("CARGO_BIN_EXE_mirror"), &[&lower])
+    };
+    let example = thread::scope(|scope| scope.spawn(start).join().unwrap());
+    fs::set_permissions(example.path(".."), Permissions::from_mode(0o755)).unwrap();
+    for made in ["touch", "mkfifo", "mkdir", "ln -s target"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("LC_ALL=C {made} new")]);
+        let asked = command
+            .current_dir(example.path(""))
+            .uid(1)
+            .gid(1)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&asked.stderr);
+        assert!(said.contains("not permitted"), "{made}: {said}");
+        assert_eq!(fs::read_dir(&lower).unwrap().count(), 0, "{made}");
+    }
+    example.finish();
+}

@@ -211,10 +211,21 @@ impl Place<'_> {
     ///
     /// # Errors
     /// As open(2) with O_EXCL: EEXIST for a name that is taken, since the kernel asks nobody whether the caller may
-    /// open what CREATE opens.
+    /// open what CREATE opens. As [`Place::give`]: the file is removed again then.
     pub fn create(&self, cx: &Context<'_>, new: New, open: Open) -> Result<File> {
+        self.create_for(cx.uid(), cx.gid(), new, open)
+    }
+
+    fn create_for(&self, user: u32, group: u32, new: New, open: Open) -> Result<File> {
         let made = self.make_open(new, open)?;
-        give_to(&made, &self.parent, cx.uid(), cx.gid(), Some(new))?;
+        if let Err(errno) = give_to(&made, &self.parent, user, group, Some(new)) {
+            // Who is told of an error cannot know that there is something to be removed.
+            if let Err(error) = fs::unlinkat(&self.parent, self.name, AtFlags::empty()) {
+                let name = self.name;
+                tracing::warn!("{name:?} stays, though it cannot be given to user {user}: {error}");
+            }
+            return Err(errno);
+        }
         Ok(made)
     }
 
@@ -440,6 +451,24 @@ mod tests {
         assert_eq!(root.err(), Some(Errno::BUSY));
         let missing = directory.place("/none/new".as_ref());
         assert_eq!(missing.err(), Some(Errno::NOENT));
+    }
+
+    #[test]
+    fn what_cannot_be_given_is_not_made() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let unprivileged = || {
+            let mut fewer = capabilities(None).unwrap();
+            fewer.effective.remove(CapabilitySet::CHOWN);
+            set_capabilities(None, fewer).unwrap();
+            let (_temporary, directory) = shown();
+            let place = directory.place("/dir/new".as_ref()).unwrap();
+            let other = rustix::process::geteuid().as_raw() + 1;
+            let group = rustix::process::getegid().as_raw();
+            let made = place.create_for(other, group, New::of_mode(0o100_600), open(OFlags::RDWR));
+            assert_eq!(made.err(), Some(Errno::PERM));
+            assert_eq!(names(&directory, "/dir").unwrap(), [b"file"]);
+        };
+        std::thread::scope(|scope| scope.spawn(unprivileged).join().unwrap());
     }
 
     #[test]
