@@ -14,7 +14,11 @@ const HOLD: &str = r#"
     $kind = shift;
     for $path (@ARGV) {
         open($files{$path}, $kind ? "+<" : "<", $path) or die "$path: $!";
-        fcntl($files{$path}, 1024, $kind + 0) or die "lease of $path: $!";
+        # The test may have a child that is about to call execve(2), and has it open, too.
+        until (fcntl($files{$path}, 1024, $kind + 0)) {
+            $!{EAGAIN} or die "lease of $path: $!";
+            select(undef, undef, undef, 0.01);
+        }
     }
     $| = 1;
     print "held\n";
