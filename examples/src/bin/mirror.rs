@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use bickford::abi::InitFlags;
 use bickford::ops::{Attr, Data, Opened, Payload, StatfsAnswer};
-use bickford::path::lower::{Directory, File, Place};
+use bickford::path::lower::{Directory, File, Place, Stream};
 use bickford::path::{
     Adapter, Allocation, FileSystem, Handles, Listing, New, Open, Options, Owner,
 };
@@ -15,12 +15,13 @@ use bickford::path::{SetXattr, Subject, Times};
 use bickford::{Context, Errno, Negotiation, Result};
 use bickford_examples::for_all;
 use bickford_program::Program;
-use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{self, AtFlags, Mode, RenameFlags};
 
 /// The directory, and open files by handle.
 struct Mirror {
     source: Directory,
     open: Handles<File>,
+    listed: Handles<Stream>,
 }
 
 impl Mirror {
@@ -41,6 +42,11 @@ fn give(cx: &Context<'_>, place: &Place<'_>, new: Option<New>, how: AtFlags) -> 
 }
 
 impl FileSystem for Mirror {
+    fn is_prompt(&self) -> bool {
+        // No method waits for another request of the mount.
+        true
+    }
+
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         // The source's ACLs are obeyed, and not only kept; a default ACL takes the place of the umask.
         negotiation.want(InitFlags::POSIX_ACL | InitFlags::DONT_MASK);
@@ -51,8 +57,16 @@ impl FileSystem for Mirror {
         self.at(subject)?.attr()
     }
 
+    fn opendir(&self, _: &Context<'_>, path: &Path) -> Result<Opened> {
+        Ok(Opened::new(self.listed.insert(self.source.stream(path)?)))
+    }
+
     fn readdir(&self, _: &Context<'_>, at: Subject<'_>, listing: &mut Listing) -> Result<()> {
-        self.source.list(at.path()?, listing)
+        self.listed.get(at)?.ok_or(Errno::BADF)?.list(listing)
+    }
+
+    fn releasedir(&self, _: &Context<'_>, at: Subject<'_>) -> Result<()> {
+        self.listed.remove(at).map(drop).ok_or(Errno::BADF)
     }
 
     fn readlink(&self, _: &Context<'_>, path: &Path) -> Result<Vec<u8>> {
@@ -144,9 +158,7 @@ impl FileSystem for Mirror {
     }
 
     fn fsyncdir(&self, _: &Context<'_>, at: Subject<'_>, _: bool) -> Result<()> {
-        let directory = self.source.file(at.path()?)?;
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        fs::fsync(fs::openat(&directory, ".", flags, Mode::empty())?)
+        fs::fsync(self.listed.get(at)?.ok_or(Errno::BADF)?)
     }
 
     fn fallocate(&self, _: &Context<'_>, file: Subject<'_>, range: Allocation) -> Result<()> {
@@ -186,9 +198,13 @@ fn main() -> ExitCode {
         .path_options(options)
         .run(|given| {
             let source = Directory::new(&given.source)?.mount_flags(given.mount_options.flags);
-            let open = Handles::default();
             // The callers' counts.
             rustix::process::umask(Mode::empty());
-            Ok(Adapter::new(Mirror { source, open }, given.path_options))
+            let mirror = Mirror {
+                source,
+                open: Handles::default(),
+                listed: Handles::default(),
+            };
+            Ok(Adapter::new(mirror, given.path_options))
         })
 }

@@ -128,17 +128,23 @@ fn a_directory_is_synced() {
     if !can_mount() {
         return;
     }
-    let lower = tempfile::tempdir().unwrap();
-    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &[lower.path()]);
+    let [lower, logged] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let log = logged.path().join("log");
+    let layer = PathBuf::from(format!("--layer=log:file={}", log.display()));
+    let example = Example::start(env!("CARGO_BIN_EXE_mirror"), &[&layer, lower.path()]);
     fs::create_dir(example.path("directory")).unwrap();
     let directory = File::open(example.path("directory")).unwrap();
     directory.sync_all().unwrap();
-    // What is not there cannot be synced: the mirror was asked.
+    // As natively, where somebody has removed it meanwhile.
     fs::remove_dir(lower.path().join("directory")).unwrap();
-    let error = directory.sync_all().unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    directory.sync_all().unwrap();
     drop(directory);
     example.finish();
+    let log = fs::read_to_string(log).unwrap();
+    let asked = log
+        .lines()
+        .filter(|line| line.contains("fsyncdir /directory"));
+    assert_eq!(asked.count(), 2, "{log}");
 }
 
 /// As git(1) makes its objects, over a mirror that has no rights but those of the mode.

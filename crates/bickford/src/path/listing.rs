@@ -111,6 +111,11 @@ impl Listing {
         self.plus && self.taken < self.room
     }
 
+    /// Bytes of getdents(2) that fill the room, about: names with attributes take some four times as many.
+    pub(super) fn dirent_bytes(&self) -> usize {
+        if self.plus { self.room / 4 } else { self.room }
+    }
+
     /// Adds a name. Of `mode` only the type counts; zero when it is unknown.
     pub fn add(&mut self, name: impl AsRef<[u8]>, mode: u32) {
         self.push(name.as_ref(), mode, None, 0);

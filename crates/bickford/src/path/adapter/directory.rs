@@ -170,7 +170,10 @@ impl<F: FileSystem> Core<F> {
                 }
                 None => None,
             };
-            let known = || self.table.child(ask.node, &name.name);
+            let known = || match &*name.name {
+                b"." => Some(ask.node),
+                name => self.table.child(ask.node, name),
+            };
             let ino = match node {
                 _ if self.options.use_ino && name.ino != 0 => name.ino,
                 Some((node, _)) => node.0,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{self, AtFlags, Dev, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 
-use super::File;
+use super::{File, Stream};
 use crate::mount::GenericFlags;
 use crate::ops::decode_device;
 use crate::path::{Handles, Listing, New, Open, Subject};
@@ -153,21 +153,35 @@ impl Directory {
         })
     }
 
-    /// Adds what a directory holds to a listing, in one piece, with the inode numbers that [`File::attr`] tells.
+    /// Adds what a directory holds to a listing, in one piece, with the inode numbers that [`File::attr`] tells, and with
+    /// attributes where the kernel takes them, which it does of the first names alone: [`Directory::stream`] has them all.
     ///
     /// # Errors
     /// As open(2) and getdents(2); ENOTDIR for a symbolic link.
     pub fn list(&self, path: &Path, listing: &mut Listing) -> Result<()> {
-        let quiet = GenericFlags::NO_ATIME | GenericFlags::NO_DIR_ATIME;
-        let directory = self.resolve_to_read(path, DIRECTORY, quiet)?;
-        let numbered = fs::fstat(&directory)?.st_dev == self.device;
-        for entry in fs::Dir::new(directory)? {
+        let stream = self.stream(path)?;
+        for entry in fs::Dir::read_from(&stream)? {
             let entry = entry?;
-            let kind = entry.file_type().as_raw_mode();
-            let ino = if numbered { entry.ino() } else { 0 };
-            listing.add_numbered(entry.file_name().to_bytes(), kind, ino);
+            let name = entry.file_name();
+            match stream.attr_for(listing, name) {
+                Some(attr) => listing.add_attr(name.to_bytes(), attr),
+                None => {
+                    let kind = entry.file_type().as_raw_mode();
+                    listing.add_numbered(name.to_bytes(), kind, stream.ino(entry.ino()));
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Opens a directory, to be listed.
+    ///
+    /// # Errors
+    /// As open(2); ENOTDIR for a symbolic link.
+    pub fn stream(&self, path: &Path) -> Result<Stream> {
+        let quiet = GenericFlags::NO_ATIME | GenericFlags::NO_DIR_ATIME;
+        let directory = self.resolve_to_read(path, DIRECTORY, quiet)?;
+        Stream::new(directory, self.device)
     }
 }
 
@@ -265,6 +279,9 @@ impl Place<'_> {
 
 /// The permissions of what is made in a directory: without the umask, unless there is a default ACL.
 fn masked(directory: &OwnedFd, new: New) -> Mode {
+    if new.mode & new.umask & 0o777 == 0 {
+        return Mode::from_raw_mode(new.mode);
+    }
     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
     let mut room = [0; 1];
     let umask = match fs::getxattr(path, c"system.posix_acl_default", &mut room) {
@@ -276,16 +293,18 @@ fn masked(directory: &OwnedFd, new: New) -> Mode {
 }
 
 fn give_to(made: &File, parent: &OwnedFd, user: u32, group: u32, new: Option<New>) -> Result<()> {
-    let parent = fs::statat(parent, "", AtFlags::EMPTY_PATH)?;
-    let inherits = parent.st_mode & 0o2000 != 0;
+    let before = fs::fstat(made)?;
+    if (before.st_uid, before.st_gid) == (user, group) {
+        return Ok(());
+    }
+    let inherits = fs::fstat(parent)?.st_mode & 0o2000 != 0;
     let group = Some(Gid::from_raw(group)).filter(|_| !inherits);
     let user = Some(Uid::from_raw(user));
-    let has_bits = new.is_some_and(|new| new.mode & 0o6000 != 0);
-    let before = has_bits
-        .then(|| fs::statat(made, "", AtFlags::EMPTY_PATH))
-        .transpose()?;
     fs::chownat(made, "", user, group, AtFlags::EMPTY_PATH)?;
-    before.map_or(Ok(()), |before| made.chmod(before.st_mode))
+    match new {
+        Some(new) if new.mode & 0o6000 != 0 => made.chmod(before.st_mode),
+        _ => Ok(()),
+    }
 }
 
 impl AsFd for Place<'_> {

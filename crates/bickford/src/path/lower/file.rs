@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{self, AtFlags, Dev, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{self, AtFlags, Dev, FallocateFlags, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 
 use super::Place;
 use crate::ops::{Attr, Data, Payload};
@@ -79,12 +79,7 @@ impl File {
     /// # Errors
     /// As fstat(2).
     pub fn attr(&self) -> Result<Attr> {
-        let found = fs::fstat(&self.descriptor)?;
-        let mut attr = Attr::from(&found);
-        if self.device.is_some_and(|device| device != found.st_dev) {
-            attr.ino = 0;
-        }
-        Ok(attr)
+        Ok(attr_on(&fs::fstat(&self.descriptor)?, self.device))
     }
 
     /// The answer to READ. Nothing is read here: the transport moves the range.
@@ -197,6 +192,15 @@ impl File {
     pub fn remove_xattr(&self, name: &CStr) -> Result<()> {
         fs::removexattr(self.path(), name)
     }
+}
+
+/// Attributes, with the inode number where it is of `device`, or of any where there is none.
+pub(super) fn attr_on(found: &Stat, device: Option<Dev>) -> Attr {
+    let mut attr = Attr::from(found);
+    if device.is_some_and(|device| device != found.st_dev) {
+        attr.ino = 0;
+    }
+    attr
 }
 
 #[cfg(test)]

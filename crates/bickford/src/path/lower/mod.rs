@@ -58,6 +58,8 @@
 
 mod directory;
 mod file;
+mod stream;
 
 pub use directory::{Directory, Place};
 pub use file::{File, XATTR_BYTES_MAX};
+pub use stream::Stream;
