@@ -81,7 +81,7 @@ bench:
 # COMPARE='--rows lookup --rounds 3' and the like; `bench/compare/README.md` says what there is.
 compare: build
 	@scripts/prerequisites.sh compare
-	$(CARGO) build --locked --release --package compare
+	$(CARGO) build --locked --release --package compare --bin compare --package bickford-examples --bin mirror
 	BICKFORD_BIN="$(RELEASE_COMMAND)" "$(TARGET)/release/compare" $(COMPARE)
 
 java:

@@ -148,17 +148,23 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone, Copy)]
 enum Build {
     Cargo(&'static str),
-    Make,
+    /// A program of `peers/libfuse`.
+    Make(&'static str),
     Go,
 }
 
-use Mode::{AsPeers, Cached, DevFuse, Direct, PassThrough, Plain, Usual};
+use Mode::{AsPeers, Cached, DevFuse, Direct, PassThrough, Paths, Plain, Usual};
 
 pub(crate) const PEERS: &[Peer] = &[
     Peer {
         name: "libfuse",
         modes: &[Plain, Usual, DevFuse, Cached, PassThrough, Direct],
-        build: Build::Make,
+        build: Build::Make("passthrough"),
+    },
+    Peer {
+        name: "libfuse-paths",
+        modes: &[Paths],
+        build: Build::Make("paths"),
     },
     Peer {
         name: "fuser",
@@ -196,7 +202,7 @@ impl Peer {
     pub(crate) fn program(&self) -> PathBuf {
         match self.build {
             Build::Cargo(package) => target().join("release").join(package),
-            Build::Make | Build::Go => target().join(self.name),
+            Build::Make(_) | Build::Go => target().join(self.name),
         }
     }
 
@@ -211,12 +217,11 @@ impl Peer {
                 command.arg("--target-dir").arg(target());
                 command.current_dir(home().join("peers"));
             }
-            Build::Make => {
-                let out = format!("OUT={}", program.display());
+            Build::Make(name) => {
+                let out = format!("{name}={}", program.display());
                 command = Command::new("make");
-                command
-                    .args(["-s", "-B", &out])
-                    .current_dir(home().join("peers/libfuse"));
+                command.args(["-s", "-B", &out]).arg(&program);
+                command.current_dir(home().join("peers/libfuse"));
             }
             Build::Go => {
                 command = Command::new("go");
@@ -248,6 +253,8 @@ impl Peer {
                 Mode::Direct => ("-direct", Some("best,direct")),
                 // Only Bickford has it.
                 Mode::AsPeers => ("-as-peers", Some("best")),
+                // A program of its own, with a name of its own.
+                Mode::Paths => ("", Some("best")),
             };
             let program = self.program();
             let mut command = vec![program.to_string_lossy().into_owned()];
@@ -286,6 +293,14 @@ pub(crate) fn bickford() -> Result<PathBuf, String> {
     })
 }
 
+/// The configuration over paths: the example `mirror`, which is built beside the command.
+pub(crate) const OVER_PATHS: &str = "bickford-paths";
+const FOR_GOOD: &str = "entry_timeout=31536000,attr_timeout=31536000,negative_timeout=31536000,kernel_cache,handles_only";
+
+pub(crate) fn mirror(bickford: &Path) -> PathBuf {
+    bickford.with_file_name("mirror")
+}
+
 /// All configurations of the peers that are there, and the native file system first.
 pub(crate) fn all(bickford: &Path, peers: &[&Peer]) -> Vec<Configuration> {
     let program = bickford.to_string_lossy();
@@ -305,6 +320,12 @@ pub(crate) fn all(bickford: &Path, peers: &[&Peer]) -> Vec<Configuration> {
     let left_out = ["--no-xattr", "--no-permission-checks"];
     like.command.extend(left_out.map(str::to_owned));
     all.push(like);
+    all.push(Configuration::new(
+        OVER_PATHS,
+        Side::Ours,
+        Some(Paths),
+        &[&mirror(bickford).to_string_lossy(), "-f", "-o", FOR_GOOD],
+    ));
     all.extend(peers.iter().flat_map(|peer| peer.configurations()));
     all
 }

@@ -224,7 +224,11 @@ fn chosen(
     }
     let peers = build(arguments, left_out);
     let mut found = configurations::all(program, &peers);
-    found.retain(|c| c.side == Side::Native || begins(c));
+    if !configurations::mirror(program).exists() {
+        let why = "cargo build --release -p bickford-examples --bin mirror has not been run";
+        left_out.insert(configurations::OVER_PATHS.to_owned(), why.to_owned());
+    }
+    found.retain(|c| c.side == Side::Native || begins(c) && !left_out.contains_key(&c.name));
     found.extend(guests);
     Ok((found, bickford.ok()))
 }

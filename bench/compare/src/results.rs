@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::configurations::{Configuration, Side};
-use crate::rows::{ROWS, Row, Scale};
+use crate::rows::{Mode, ROWS, Row, Scale};
 
 /// One cell of one round: one line of samples.jsonl.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -195,6 +195,12 @@ impl Results {
             .find(|found| found.mode == Some(row.ours))
     }
 
+    /// The peers' configurations that ours is judged by: an interface over paths is something else.
+    pub(crate) fn peers(&self, row: &Row) -> impl Iterator<Item = &Configuration> {
+        self.configurations(row, Side::Peer)
+            .filter(|found| found.mode != Some(Mode::Paths))
+    }
+
     /// The peer's configuration that takes least of what ours takes, by the median of ratios within a round. That may be another
     /// one than [`Results::best_peer`], which compares medians of all rounds.
     pub(crate) fn nearest_peer(
@@ -203,7 +209,7 @@ impl Results {
         clients: usize,
         ours: &Cell,
     ) -> Option<(&Configuration, Spread)> {
-        self.configurations(row, Side::Peer)
+        self.peers(row)
             .filter_map(|found| Some((found, self.cell(row, clients, &found.name)?.over(ours)?)))
             .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
     }
@@ -215,7 +221,7 @@ impl Results {
         clients: usize,
         measure: impl Fn(&Cell) -> Option<Spread>,
     ) -> Option<(&Configuration, &Cell)> {
-        self.configurations(row, Side::Peer)
+        self.peers(row)
             .filter_map(|found| {
                 let cell = self.cell(row, clients, &found.name)?;
                 Some((measure(cell)?.median, found, cell))
@@ -241,7 +247,7 @@ mod tests {
         let configuration = |name: &str, side| Configuration {
             name: name.to_owned(),
             side,
-            mode: Some(crate::rows::Mode::Usual),
+            mode: Some(Mode::Usual),
             command: Vec::new(),
         };
         Run {

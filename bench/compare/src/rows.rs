@@ -75,6 +75,9 @@ pub(crate) enum Mode {
     /// checks of permissions.
     #[serde(alias = "WithoutXattr")]
     AsPeers,
+    /// By the interface over paths, with all that may be cached cached for good, extended attributes, and the kernel's checks
+    /// of permissions: each side sends the same requests.
+    Paths,
 }
 
 /// One row.
@@ -110,7 +113,7 @@ const fn names(id: &'static str, title: &'static str, work: Work, set: Set, ops:
         cold: false,
         clients: CLIENTS,
         ops,
-        modes: &[Mode::Plain, Mode::Usual, Mode::AsPeers],
+        modes: &[Mode::Plain, Mode::Usual, Mode::AsPeers, Mode::Paths],
         ours: Mode::Usual,
     }
 }
@@ -124,6 +127,7 @@ const fn files(id: &'static str, title: &'static str, work: Work, set: Set, ops:
             Mode::Cached,
             Mode::PassThrough,
             Mode::AsPeers,
+            Mode::Paths,
         ],
         ..names(id, title, work, set, ops)
     }
@@ -131,7 +135,7 @@ const fn files(id: &'static str, title: &'static str, work: Work, set: Set, ops:
 
 const fn data(id: &'static str, title: &'static str, work: Work, ops: u64) -> Row {
     Row {
-        modes: &[Mode::Plain, Mode::Cached, Mode::PassThrough],
+        modes: &[Mode::Plain, Mode::Cached, Mode::PassThrough, Mode::Paths],
         ours: Mode::PassThrough,
         ..names(id, title, work, Set::Large, ops)
     }

@@ -10,13 +10,12 @@
 #define _GNU_SOURCE
 
 #include "adapter.h"
+#include "common.h"
 
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 struct settings settings = { .timeout = 1.0 };
@@ -29,25 +28,6 @@ static const char usage[] =
 	"  zero_open    OPEN is answered ENOSYS: opening costs no request\n"
 	"  passthrough  the kernel reads and writes the lower file (libfuse 3.17)\n"
 	"  direct       no page cache (FOPEN_DIRECT_IO)\n";
-
-static void want(struct fuse_conn_info *conn, uint64_t flag)
-{
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
-	fuse_set_feature_flag(conn, flag);
-#else
-	if (conn->capable & flag)
-		conn->want |= (unsigned)flag;
-#endif
-}
-
-static void refuse(struct fuse_conn_info *conn, uint64_t flag)
-{
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
-	fuse_unset_feature_flag(conn, flag);
-#else
-	conn->want &= ~(unsigned)flag;
-#endif
-}
 
 static void do_init(void *data, struct fuse_conn_info *conn)
 {
@@ -140,35 +120,6 @@ static void take_options(char *list)
 		settings.timeout = 365.0 * 24 * 3600;
 }
 
-/* Every inode keeps a descriptor. */
-static void raise_descriptor_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
-static int serve(struct fuse_session *session)
-{
-	struct fuse_loop_config *config = fuse_loop_cfg_create();
-	int result;
-
-	if (!config)
-		errx(1, "no memory for the loop");
-	if (settings.best) {
-		fuse_loop_cfg_set_clone_fd(config, 1);
-		fuse_loop_cfg_set_max_threads(config, 10);
-		/* Threads that were started stay. */
-		fuse_loop_cfg_set_idle_threads(config, 10);
-	}
-	result = fuse_session_loop_mt(session, config);
-	fuse_loop_cfg_destroy(config);
-	return result;
-}
-
 int main(int argc, char *argv[])
 {
 	char *arguments[] = { argv[0], "-osubtype=libfuse", NULL, NULL };
@@ -199,7 +150,9 @@ int main(int argc, char *argv[])
 		errx(1, "cannot set signal handlers");
 	if (fuse_session_mount(session, argv[optind + 1]) != 0)
 		errx(1, "cannot mount at %s", argv[optind + 1]);
-	int result = serve(session);
+	struct fuse_loop_config *config = loop_config(settings.best);
+	int result = fuse_session_loop_mt(session, config);
+	fuse_loop_cfg_destroy(config);
 	fuse_session_unmount(session);
 	fuse_remove_signal_handlers(session);
 	fuse_session_destroy(session);

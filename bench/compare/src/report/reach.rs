@@ -132,7 +132,7 @@ fn line(results: &Results, reach: &Reach, clients: usize) -> Option<String> {
 
 /// The peers' configurations that take part in a row and have no result.
 fn without(results: &Results, row: &Row, clients: usize) -> String {
-    let peers = results.configurations(row, Side::Peer);
+    let peers = results.peers(row);
     let missing = peers.filter(|peer| {
         let cell = results.cell(row, clients, &peer.name);
         cell.is_some_and(|cell| cell.error.is_some())
