@@ -6,6 +6,8 @@
  * Every function may be called by any thread. Those that return int32_t return zero or a positive
  * value for success and BICKFORD_ERROR_* else; bickford_last_error() then says what failed.
  *
+ * FUSE_* and FOPEN_* are those of <linux/fuse.h>, which is not included here. FUSE_CAP_* of libfuse have other values.
+ *
  * A child of fork(2) that does not call execve(2) keeps the devices of all sessions open: mounts of a
  * process that is killed hang until such children have ended, too.
  */
@@ -387,9 +389,11 @@ typedef struct bickford_config {
   uint32_t max_write;
   // Bytes that the kernel may read ahead; zero for what it offers.
   uint32_t max_readahead;
-  // Flags of INIT to want (`FUSE_*` as one 64-bit number), as far as the kernel offers them.
+  // Flags of INIT to want, as far as the kernel offers them: `FUSE_*` of `<linux/fuse.h>` as one 64-bit number. The
+  // `FUSE_CAP_*` of libfuse have other values from bit 19 on: its `FUSE_CAP_POSIX_ACL` would be `FUSE_HANDLE_KILLPRIV`, with which no
+  // ACL is obeyed and set-id bits are left to the file system.
   uint64_t want;
-  // Flags of INIT not to want.
+  // Flags of INIT not to want, likewise.
   uint64_t refuse;
 } bickford_config;
 
@@ -581,7 +585,7 @@ typedef struct bickford_negotiated {
   uint32_t minor;
   // Bytes of data in one request.
   uint32_t max_write;
-  // Flags in force.
+  // Flags in force: `FUSE_*` of `<linux/fuse.h>`.
   uint64_t flags;
 } bickford_negotiated;
 

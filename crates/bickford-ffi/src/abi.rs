@@ -509,9 +509,11 @@ pub struct bickford_config {
     pub max_write: u32,
     /// Bytes that the kernel may read ahead; zero for what it offers.
     pub max_readahead: u32,
-    /// Flags of INIT to want (`FUSE_*` as one 64-bit number), as far as the kernel offers them.
+    /// Flags of INIT to want, as far as the kernel offers them: `FUSE_*` of `<linux/fuse.h>` as one 64-bit number. The
+    /// `FUSE_CAP_*` of libfuse have other values from bit 19 on: its `FUSE_CAP_POSIX_ACL` would be `FUSE_HANDLE_KILLPRIV`, with which no
+    /// ACL is obeyed and set-id bits are left to the file system.
     pub want: u64,
-    /// Flags of INIT not to want.
+    /// Flags of INIT not to want, likewise.
     pub refuse: u64,
 }
 
@@ -523,7 +525,7 @@ pub struct bickford_negotiated {
     pub minor: u32,
     /// Bytes of data in one request.
     pub max_write: u32,
-    /// Flags in force.
+    /// Flags in force: `FUSE_*` of `<linux/fuse.h>`.
     pub flags: u64,
 }
 

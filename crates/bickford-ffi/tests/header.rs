@@ -8,7 +8,8 @@ const PREAMBLE: &str = "/* The C interface of Bickford, a FUSE framework.\n *\n 
 crate bickford-ffi; change it there and run\n * BICKFORD_UPDATE_HEADER=1 cargo test -p bickford-ffi \
 --test header\n *\n * Every function may be called by any thread. Those that return int32_t return \
 zero or a positive\n * value for success and BICKFORD_ERROR_* else; bickford_last_error() then says \
-what failed.\n *\n * A child of fork(2) that does not call execve(2) keeps the devices of all sessions open: \
+what failed.\n *\n * FUSE_* and FOPEN_* are those of <linux/fuse.h>, which is not included here. FUSE_CAP_* of \
+libfuse have other values.\n *\n * A child of fork(2) that does not call execve(2) keeps the devices of all sessions open: \
 mounts of a\n * process that is killed hang until such children have ended, too.\n */";
 
 fn generate() -> String {
