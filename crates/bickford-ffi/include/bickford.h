@@ -659,6 +659,23 @@ int32_t bickford_deferred_open_backing(uint64_t handle, int32_t fd, uint64_t *ba
 // Gives a registered file back, when the last open that names it was released.
 int32_t bickford_backing_close(uint64_t backing);
 
+// The groups of the caller of a request, for a file system that checks permissions itself: the one for permissions, then the
+// supplementary ones, of which one may be the same. Returns how many they are, which may be more than `room`: no more are written.
+// They are read from /proc at each call. Where they cannot be known, it is `BICKFORD_ERROR_SYSTEM`: the caller is in another pid
+// namespace or has ended, or acts for somebody else just now, as a server of NFS does.
+//
+// # Safety
+// `reply` came to the callback that runs; `groups` points to `room` numbers.
+int32_t bickford_reply_groups(struct bickford_reply *reply,
+                              uint32_t *groups,
+                              uint64_t room);
+
+// As `bickford_reply_groups`, for a deferred reply that was not completed.
+//
+// # Safety
+// `groups` points to `room` numbers.
+int32_t bickford_deferred_groups(uint64_t handle, uint32_t *groups, uint64_t room);
+
 // Takes a reply out of its callback, which then returns `BICKFORD_LATER`. The number that `handle`
 // gets is for `bickford_deferred_complete`, from any thread, even before the callback has
 // returned. The buffer of the answer stays until then; request and answer do not. A callback that

@@ -196,10 +196,9 @@ pub(crate) struct InCall<'a, D: Destination> {
 
 trait Defer {
     fn defer(&mut self) -> Result<u64, Failure>;
-    fn is_interrupted(&self) -> bool;
-    fn has_changed(&self, node: NodeId);
+    fn context(&self) -> &Context<'_>;
     fn registrar(&self) -> Result<Registrar, Failure>;
-    fn listing(&mut self) -> Result<&mut Listing, Failure>;
+    fn buffer(&mut self) -> Result<&mut Buffer, Failure>;
 }
 
 impl<D: Destination> Defer for InCall<'_, D> {
@@ -245,12 +244,8 @@ impl<D: Destination> Defer for InCall<'_, D> {
         Ok(handle)
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.context.interrupt().is_raised()
-    }
-
-    fn has_changed(&self, node: NodeId) {
-        self.context.has_changed(node);
+    fn context(&self) -> &Context<'_> {
+        self.context
     }
 
     fn registrar(&self) -> Result<Registrar, Failure> {
@@ -264,13 +259,13 @@ impl<D: Destination> Defer for InCall<'_, D> {
         }
     }
 
-    fn listing(&mut self) -> Result<&mut Listing, Failure> {
-        if self.handle.is_some() {
-            return Err(Failure::argument(
+    fn buffer(&mut self) -> Result<&mut Buffer, Failure> {
+        match self.handle {
+            None => Ok(&mut self.buffer),
+            Some(_) => Err(Failure::argument(
                 "the reply was deferred: use the calls for its number",
-            ));
+            )),
         }
-        self.buffer.listing.as_mut().ok_or_else(no_listing)
     }
 }
 
@@ -313,7 +308,28 @@ pub(crate) unsafe fn list_in_call<T>(
     add: impl FnOnce(&mut Listing) -> T,
 ) -> Result<T, Failure> {
     // SAFETY: the caller's promise.
-    unsafe { handle(reply)? }.0.listing().map(add)
+    let buffer = unsafe { handle(reply)? }.0.buffer()?;
+    buffer.listing.as_mut().map(add).ok_or_else(no_listing)
+}
+
+/// The context of a request, during its callback.
+///
+/// # Safety
+/// As for [`handle`].
+pub(crate) unsafe fn context_in_call<'a>(
+    reply: *mut bickford_reply,
+) -> Result<&'a Context<'a>, Failure> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { handle(reply)? }.0.context())
+}
+
+/// That of a deferred reply.
+pub(crate) fn context(handle: u64) -> Result<DetachedContext, Failure> {
+    waiting()
+        .as_ref()
+        .and_then(|waiting| waiting.replies.get(&handle))
+        .map(|deferred| deferred.context.clone())
+        .ok_or_else(|| unknown(handle))
 }
 
 /// Adds to the listing of a deferred reply, with the lock given back: a name that no file can have is logged, and
@@ -382,8 +398,8 @@ pub unsafe extern "C" fn bickford_reply_defer(reply: *mut bickford_reply, handle
 pub unsafe extern "C" fn bickford_reply_interrupted(reply: *mut bickford_reply) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let reply = unsafe { self::handle(reply)? };
-        Ok(i32::from(reply.0.is_interrupted()))
+        let context = unsafe { context_in_call(reply)? };
+        Ok(i32::from(context.interrupt().is_raised()))
     })
 }
 
@@ -396,8 +412,8 @@ pub unsafe extern "C" fn bickford_reply_interrupted(reply: *mut bickford_reply) 
 pub unsafe extern "C" fn bickford_reply_changed(reply: *mut bickford_reply, node: u64) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let reply = unsafe { self::handle(reply)? };
-        reply.0.has_changed(NodeId(node));
+        let context = unsafe { context_in_call(reply)? };
+        context.has_changed(NodeId(node));
         Ok(0)
     })
 }
@@ -406,12 +422,7 @@ pub unsafe extern "C" fn bickford_reply_changed(reply: *mut bickford_reply, node
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_deferred_changed(handle: u64, node: u64) -> i32 {
     guarded(|| {
-        let context = waiting()
-            .as_ref()
-            .and_then(|waiting| waiting.replies.get(&handle))
-            .map(|deferred| deferred.context.clone())
-            .ok_or_else(|| unknown(handle))?;
-        context.context().has_changed(NodeId(node));
+        context(handle)?.context().has_changed(NodeId(node));
         Ok(0)
     })
 }

@@ -17,6 +17,7 @@ pub mod abi;
 mod answer;
 mod answers;
 pub mod backing;
+pub mod caller;
 pub mod deferred;
 mod dispatch;
 pub mod guard;

@@ -149,6 +149,11 @@ fn backing_files_in_c() {
 }
 
 #[test]
+fn groups_of_callers_in_c() {
+    run("groups");
+}
+
+#[test]
 fn each_operation_over_paths_in_c() {
     run("paths");
 }

@@ -1,6 +1,7 @@
 //! From a decoded request to the file system's method.
 
 mod activity;
+mod caller;
 mod context;
 mod crossing;
 mod in_flight;
