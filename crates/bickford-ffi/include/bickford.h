@@ -64,7 +64,7 @@
 // Opens a file: node, flags (open), flags2 (FUSE_OPEN_*). Answers an open file.
 #define BICKFORD_OP_OPEN 14
 
-// Reads: node, handle, offset, size, flags. Answers data.
+// Reads: node, handle, offset, size, flags. Answers data, or names them (`bickford_reply_range`).
 #define BICKFORD_OP_READ 15
 
 // Writes: node, handle, offset, data, size, flags, flags2 (FUSE_WRITE_*). Answers a count.
@@ -1024,6 +1024,24 @@ int32_t bickford_program_run_paths(int32_t argc,
 // `text` is NUL-terminated.
 int32_t bickford_log_line(uint32_t level,
                           const char *text);
+
+// Has a READ answered with `size` bytes from `offset` on of the file that is open as `fd`, in place of data in the answer: the callback
+// then returns zero. The library reads them as late as it can, or moves pages without a copy. No more are answered than were
+// asked for, and fewer where the file ends; an error of pread(2) goes to the caller. `fd` stays open, for reading, until the request is
+// answered, as one does that RELEASE closes. Called again, the later range takes the place of the earlier one.
+//
+// # Safety
+// `reply` came to the callback that runs, and was not deferred; `fd` is open until the request is answered.
+int32_t bickford_reply_range(struct bickford_reply *reply,
+                             int32_t fd,
+                             uint64_t offset,
+                             uint64_t size);
+
+// As `bickford_reply_range`, for a deferred reply that was not completed; it has to be, with zero.
+//
+// # Safety
+// `fd` is open until the request is answered.
+int32_t bickford_deferred_range(uint64_t handle, int32_t fd, uint64_t offset, uint64_t size);
 
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
 // `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `max_background=N`,

@@ -39,7 +39,7 @@ pub const BICKFORD_OP_RENAME: u32 = 12;
 pub const BICKFORD_OP_LINK: u32 = 13;
 /// Opens a file: node, flags (open), flags2 (FUSE_OPEN_*). Answers an open file.
 pub const BICKFORD_OP_OPEN: u32 = 14;
-/// Reads: node, handle, offset, size, flags. Answers data.
+/// Reads: node, handle, offset, size, flags. Answers data, or names them (`bickford_reply_range`).
 pub const BICKFORD_OP_READ: u32 = 15;
 /// Writes: node, handle, offset, data, size, flags, flags2 (FUSE_WRITE_*). Answers a count.
 pub const BICKFORD_OP_WRITE: u32 = 16;

@@ -1,7 +1,7 @@
 //! Answers as flat structures, both ways.
 
 use bickford::Errno;
-use bickford::ops::Answer;
+use bickford::ops::{Answer, FileRange};
 use bickford::path::Listing;
 
 use crate::abi::{BICKFORD_DATA_MAX, bickford_answer, bickford_request};
@@ -15,6 +15,8 @@ pub(crate) struct Buffer {
     filled: usize,
     /// Where the request lists a directory over paths.
     pub(crate) listing: Option<Listing>,
+    /// Where it is a READ that is answered from a descriptor.
+    pub(crate) range: Option<FileRange>,
 }
 
 impl Buffer {
@@ -45,7 +47,7 @@ impl Buffer {
         Self {
             bytes,
             filled,
-            listing: None,
+            ..Self::default()
         }
     }
 

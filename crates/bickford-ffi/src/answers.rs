@@ -190,9 +190,14 @@ impl FromFlat for Data {
 
     unsafe fn from_flat(
         answer: &bickford_answer,
-        _: &bickford_request,
-        buffer: Buffer,
+        request: &bickford_request,
+        mut buffer: Buffer,
     ) -> Result<Self, Errno> {
+        if let Some(mut range) = buffer.range.take() {
+            let asked = usize::try_from(request.size).unwrap_or(usize::MAX);
+            range.length = range.length.min(asked);
+            return Ok(range.into());
+        }
         // SAFETY: the caller's promise.
         unsafe { buffer.take(answer) }.map(Self::Bytes)
     }

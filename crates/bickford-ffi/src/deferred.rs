@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
+use bickford::abi::Opcode;
 use bickford::backing::Backings;
+use bickford::ops::FileRange;
 use bickford::path::Listing;
 use bickford::{Context, DetachedContext, Errno, Interrupt, NodeId, Reply};
 
@@ -310,6 +312,41 @@ pub(crate) unsafe fn list_in_call<T>(
     // SAFETY: the caller's promise.
     let buffer = unsafe { handle(reply)? }.0.buffer()?;
     buffer.listing.as_mut().map(add).ok_or_else(no_listing)
+}
+
+/// Has a READ answered with a range of a file, during its callback.
+///
+/// # Safety
+/// As for [`handle`].
+pub(crate) unsafe fn range_in_call(
+    reply: *mut bickford_reply,
+    range: FileRange,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    let reply = unsafe { handle(reply)? };
+    of_read(reply.0.context())?;
+    reply.0.buffer()?.range = Some(range);
+    Ok(())
+}
+
+/// The same, for a deferred reply.
+pub(crate) fn range(handle: u64, range: FileRange) -> Result<(), Failure> {
+    of_read(&context(handle)?.context())?;
+    waiting()
+        .as_mut()
+        .and_then(|waiting| waiting.replies.get_mut(&handle))
+        .map(|deferred| deferred.buffer.range = Some(range))
+        .ok_or_else(|| unknown(handle))
+}
+
+fn of_read(cx: &Context<'_>) -> Result<(), Failure> {
+    match cx.opcode() {
+        Opcode::Read => Ok(()),
+        other => Err(Failure::argument(format!(
+            "the reply is that of {}: only READ is answered with a range of a file",
+            other.name()
+        ))),
+    }
 }
 
 /// The context of a request, during its callback.

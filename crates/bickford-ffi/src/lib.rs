@@ -30,6 +30,7 @@ mod options;
 mod parameters;
 pub mod paths;
 pub mod program;
+pub mod range;
 pub mod session;
 mod setattr;
 pub mod stackfs;

@@ -154,6 +154,11 @@ fn groups_of_callers_in_c() {
 }
 
 #[test]
+fn data_in_c_that_come_from_descriptors() {
+    run("range");
+}
+
+#[test]
 fn each_operation_over_paths_in_c() {
     run("paths");
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bickford::abi::OpenOutFlags;
 use bickford::ops::{
-    Attr, Attributes, Data, Entry, FileRange, Getattr, Lookup, Open, Opened, Read, Write, Written,
+    Attr, Attributes, Data, Entry, Getattr, Lookup, Open, Opened, Read, Write, Written,
 };
 use bickford::transport::TransportChoice;
 use bickford::{Blocking, Context, Errno, FileHandle, Negotiation, NodeId, SessionConfig};
@@ -60,15 +60,11 @@ impl bickford::filesystem::blocking::FileSystem for OneFile {
     }
 
     fn read(&self, _: &Context<'_>, op: Read) -> Result<Data, Errno> {
-        let range = FileRange {
-            file: Arc::clone(&self.below),
-            offset: op.offset,
-            length: op.size as usize,
-        };
+        let range = Data::range(Arc::clone(&self.below), op.offset, op.size);
         if self.zero_copy {
-            return Ok(range.into());
+            return Ok(range);
         }
-        let bytes = Data::from(range).into_bytes();
+        let bytes = range.into_bytes();
         bytes.map(Data::from).map_err(|_| Errno::IO)
     }
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bickford::abi::{InitFlags, OpenOutFlags};
 use bickford::ops::{
-    Attr, Attributes, Data, Directory, DirectoryEntry, Entry, FileRange, Getattr, Getxattr,
-    Listxattr, Lookup, Open, Opened, Read, Readdir, Readdirplus, Readlink, Target, XattrAnswer,
+    Attr, Attributes, Data, Directory, DirectoryEntry, Entry, Getattr, Getxattr, Listxattr, Lookup,
+    Open, Opened, Read, Readdir, Readdirplus, Readlink, Target, XattrAnswer,
 };
 use bickford::{Context, Errno, FileHandle, FileSystem, Negotiation, NodeId, Reply};
 use log::Log;
@@ -107,11 +107,8 @@ impl FileSystem for Subject {
 
     fn read(&self, _: &Context<'_>, op: Read, reply: Reply<Data>) {
         if op.node == SHORT {
-            return reply.ok(Data::File(FileRange {
-                file: Arc::clone(&self.short),
-                offset: op.offset,
-                length: op.size as usize + (1 << 20),
-            }));
+            let file = Arc::clone(&self.short);
+            return reply.ok(Data::range(file, op.offset, op.size + (1 << 20)));
         }
         reply.ok(vec![1; op.size as usize + 4096].into());
     }

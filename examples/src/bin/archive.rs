@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bickford::mount::GenericFlags;
-use bickford::ops::{Attr, Data, FileRange};
+use bickford::ops::{Attr, Data};
 use bickford::path::memory::Tree;
 use bickford::path::{Adapter, FileSystem, Listing, Options, Subject};
 use bickford::{Context, Errno, Result};
@@ -41,11 +41,8 @@ impl FileSystem for Tar {
     fn read(&self, _: &Context<'_>, file: Subject<'_>, offset: u64, size: u32) -> Result<Data> {
         let inode = self.tree.get(file)?;
         let length = inode.attr.size.saturating_sub(offset).min(size.into());
-        Ok(Data::File(FileRange {
-            file: Arc::clone(&self.file),
-            offset: inode.data.saturating_add(offset),
-            length: length as usize,
-        }))
+        let begin = inode.data.saturating_add(offset);
+        Ok(Data::range(Arc::clone(&self.file), begin, length as u32))
     }
 }
 

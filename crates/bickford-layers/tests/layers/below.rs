@@ -89,7 +89,7 @@ impl FileSystem for Below {
         if op.node == LOWER_FILE {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(b"hello").unwrap();
-            return reply.ok(Data::range(Arc::new(file.into()), op.offset, op.size));
+            return reply.ok(Data::range(Arc::new(file), op.offset, op.size));
         }
         reply.ok(vec![b'h'; op.size as usize].into());
     }

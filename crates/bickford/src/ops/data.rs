@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
@@ -40,10 +40,10 @@ impl fmt::Debug for Data {
 }
 
 /// A range of an open file.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FileRange {
     /// The file, open for reading.
-    pub file: Arc<OwnedFd>,
+    pub file: Arc<dyn AsFd + Send + Sync>,
     /// Where it begins, in bytes.
     pub offset: u64,
     /// How many bytes at most.
@@ -78,7 +78,7 @@ impl Data {
 
     /// The range of `file` that READ asks for; where the file ends early, so does the data.
     #[must_use]
-    pub fn range(file: Arc<OwnedFd>, offset: u64, size: u32) -> Self {
+    pub fn range(file: Arc<impl AsFd + Send + Sync + 'static>, offset: u64, size: u32) -> Self {
         Self::File(FileRange {
             file,
             offset,
@@ -158,6 +158,13 @@ impl Data {
             Self::Vectored(parts) => parts.iter().map(Self::bytes).collect(),
             other => other.bytes().map(|bytes| vec![bytes]),
         }
+    }
+}
+
+impl fmt::Debug for FileRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (length, offset, file) = (self.length, self.offset, self.file.as_fd());
+        write!(f, "{length} bytes from {offset} on of {file:?}")
     }
 }
 
@@ -411,7 +418,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"file").unwrap();
         let range = FileRange {
-            file: Arc::new(file.into()),
+            file: Arc::new(file),
             offset: 2,
             length: 10,
         };

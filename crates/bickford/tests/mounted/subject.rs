@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bickford::abi::OpenOutFlags;
 use bickford::ops::{
-    Attr, Attributes, Data, Entry, FileRange, Fsync, Getattr, Lookup, Open, Opened, Read, Setattr,
-    Write, Written,
+    Attr, Attributes, Data, Entry, Fsync, Getattr, Lookup, Open, Opened, Read, Setattr, Write,
+    Written,
 };
 use bickford::{Context, Errno, FileHandle, FileSystem, Negotiation, NodeId, Reply};
 
@@ -300,12 +300,8 @@ impl FileSystem for Subject {
             self.0.interrupted.fetch_add(1, Ordering::SeqCst);
             return reply.error(Errno::INTR);
         }
-        let range = FileRange {
-            file: Arc::clone(&self.0.file),
-            offset: op.offset,
-            length: op.size as usize,
-        };
-        reply.ok(range.into());
+        let file = Arc::clone(&self.0.file);
+        reply.ok(Data::range(file, op.offset, op.size));
     }
 
     fn write(&self, _: &Context<'_>, op: Write<'_>, reply: Reply<Written>) {
