@@ -97,6 +97,12 @@
 // and SETLK wants this, too.
 #define BICKFORD_OP_FLUSH 25
 
+// The session begins, and its flags are to be chosen: offset (those of INIT that the kernel offers, as in `bickford_config`), size
+// (bytes of data in one request), flags (minor version of the kernel ABI). Answers a count: the flags to want, which comes as
+// configuration, options and mask have it. An errno refuses the session, but for ENOSYS, which leaves them. It is asked once, before
+// mounting has returned, and has no reply to leave for later.
+#define BICKFORD_OP_INIT 26
+
 // Opens a directory: node, flags. Answers an open file.
 #define BICKFORD_OP_OPENDIR 27
 
@@ -607,7 +613,7 @@ typedef int32_t (*bickford_post_call)(void *user,
                                       struct bickford_answer *answer,
                                       int32_t result);
 
-// Pre-calls and post-calls around StackFS. Masks are sums of `UINT64_C(1) << BICKFORD_OP_*`; FORGET and
+// Pre-calls and post-calls around StackFS. Masks are sums of `UINT64_C(1) << BICKFORD_OP_*`; INIT, FORGET and
 // DESTROY have no calls.
 typedef struct bickford_layer {
   // Passed to every call. Must stay usable from any thread until `bickford_session_wait` has

@@ -62,6 +62,11 @@ pub const BICKFORD_OP_REMOVEXATTR: u32 = 24;
 /// A descriptor was closed: node, handle, lock_owner. Record locks of that owner end here: whoever wants GETLK
 /// and SETLK wants this, too.
 pub const BICKFORD_OP_FLUSH: u32 = 25;
+/// The session begins, and its flags are to be chosen: offset (those of INIT that the kernel offers, as in `bickford_config`), size
+/// (bytes of data in one request), flags (minor version of the kernel ABI). Answers a count: the flags to want, which comes as
+/// configuration, options and mask have it. An errno refuses the session, but for ENOSYS, which leaves them. It is asked once, before
+/// mounting has returned, and has no reply to leave for later.
+pub const BICKFORD_OP_INIT: u32 = 26;
 /// Opens a directory: node, flags. Answers an open file.
 pub const BICKFORD_OP_OPENDIR: u32 = 27;
 /// Lists names: node, handle, offset, size. Answers data: `struct fuse_dirent`s.
@@ -470,7 +475,7 @@ pub type bickford_post_call = Option<
     ) -> i32,
 >;
 
-/// Pre-calls and post-calls around StackFS. Masks are sums of `UINT64_C(1) << BICKFORD_OP_*`; FORGET and
+/// Pre-calls and post-calls around StackFS. Masks are sums of `UINT64_C(1) << BICKFORD_OP_*`; INIT, FORGET and
 /// DESTROY have no calls.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -94,7 +94,7 @@ impl Callbacks {
     }
 
     /// What the session begins with.
-    pub(crate) fn negotiate(&self, negotiation: &mut Negotiation) {
+    pub(crate) fn negotiate(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         // Without them the kernel keeps locks to itself.
         if self.wants(BICKFORD_OP_SETLK) {
             negotiation.want(InitFlags::FLOCK_LOCKS);
@@ -108,6 +108,36 @@ impl Callbacks {
             negotiation.want(InitFlags::PASSTHROUGH);
             negotiation.refuse(InitFlags::WRITEBACK_CACHE);
             negotiation.set_max_stack_depth(self.max_stack_depth);
+        }
+        if self.wants(BICKFORD_OP_INIT) {
+            self.choose(negotiation)?;
+        }
+        Ok(())
+    }
+
+    /// Has the callback choose among the flags that are offered.
+    fn choose(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
+        let request = bickford_request {
+            operation: BICKFORD_OP_INIT,
+            offset: negotiation.offered().bits(),
+            size: negotiation.max_write().into(),
+            flags: negotiation.kernel_minor(),
+            ..bickford_request::default()
+        };
+        let mut answer = bickford_answer {
+            count: negotiation.wanted().bits(),
+            ..bickford_answer::default()
+        };
+        match self.tell(&request, &mut answer) {
+            0 => {
+                let chosen = InitFlags::from_bits_retain(answer.count);
+                negotiation.refuse(negotiation.wanted() - chosen);
+                negotiation.want(chosen);
+                Ok(())
+            }
+            // Callers made before it was there may want whatever there is.
+            code if errno(code) == Errno::NOSYS => Ok(()),
+            code => Err(errno(code)),
         }
     }
 
@@ -160,21 +190,19 @@ impl Callbacks {
     /// The session has ended.
     pub(crate) fn end(&self) {
         if self.wants(BICKFORD_OP_DESTROY) {
-            self.tell(&bickford_request {
+            let request = bickford_request {
                 operation: BICKFORD_OP_DESTROY,
                 ..bickford_request::default()
-            });
+            };
+            self.tell(&request, &mut bickford_answer::default());
         }
         self.owner.end();
     }
 
-    /// For what is not answered.
-    fn tell(&self, request: &bickford_request) {
-        let mut answer = bickford_answer::default();
-        // SAFETY: as above; there is no reply.
-        unsafe {
-            (self.function)(self.user.0, request, &raw mut answer, std::ptr::null_mut());
-        }
+    /// For what has no reply.
+    fn tell(&self, request: &bickford_request, answer: &mut bickford_answer) -> i32 {
+        // SAFETY: as above.
+        unsafe { (self.function)(self.user.0, request, answer, std::ptr::null_mut()) }
     }
 }
 
@@ -205,8 +233,7 @@ macro_rules! define_callbacks {
                         negotiation.want(InitFlags::READDIRPLUS_AUTO);
                     }
                 }
-                self.negotiate(negotiation);
-                Ok(())
+                self.negotiate(negotiation)
             }
 
             fn is_prompt(&self) -> bool {
@@ -226,13 +253,14 @@ macro_rules! define_callbacks {
                     for (pair, forget) in pairs.chunks_exact_mut(2).zip(group) {
                         pair.copy_from_slice(&[forget.node.0, forget.count]);
                     }
-                    self.tell(&bickford_request {
+                    let request = bickford_request {
                         operation: BICKFORD_OP_FORGET,
                         size: group.len() as u64,
                         data: pairs.as_ptr().cast(),
                         data_length: group.len() as u64 * 16,
                         ..bickford_request::default()
-                    });
+                    };
+                    self.tell(&request, &mut bickford_answer::default());
                 }
             }
 
@@ -333,6 +361,82 @@ mod tests {
         assert_eq!(settled(&[BICKFORD_OP_SETLK]), flock);
         let both = [BICKFORD_OP_GETLK, BICKFORD_OP_SETLK];
         assert_eq!(settled(&both), flock | posix);
+    }
+
+    /// What a callback is asked at INIT, and what it returns.
+    #[derive(Default)]
+    struct Choice {
+        code: i32,
+        offered: u64,
+        wanted: u64,
+        minor: u32,
+        chosen: u64,
+    }
+
+    unsafe extern "C" fn choose(
+        user: *mut c_void,
+        request: *const bickford_request,
+        answer: *mut bickford_answer,
+        reply: *mut bickford_reply,
+    ) -> i32 {
+        // SAFETY: the test passed a choice; the other arguments live during the call.
+        let (choice, request, answer) =
+            unsafe { (&mut *user.cast::<Choice>(), &*request, &mut *answer) };
+        assert!(request.operation == BICKFORD_OP_INIT && reply.is_null());
+        (choice.offered, choice.minor) = (request.offset, request.flags);
+        choice.wanted = std::mem::replace(&mut answer.count, choice.chosen);
+        choice.code
+    }
+
+    /// What INIT answers, and settles, when a callback chooses these.
+    fn settled_by(choice: &mut Choice) -> (i32, Option<InitFlags>) {
+        let callbacks = bickford_callbacks {
+            user: std::ptr::from_mut(choice).cast(),
+            operations: bit(BICKFORD_OP_INIT) | bit(BICKFORD_OP_SETLK),
+            dispatch: Some(choose),
+        };
+        let config = bickford_config {
+            want: InitFlags::DONT_MASK.bits(),
+            ..bickford_config::default()
+        };
+        let options = Options::parse("").unwrap();
+        let mut kernel = Kernel::new(Callbacks::new(&callbacks, choose, config, &options));
+        let code = kernel.init().unwrap().error;
+        let settled = kernel.server().negotiated();
+        (code, settled.map(|settled| settled.protocol.flags))
+    }
+
+    #[test]
+    fn flags_are_chosen_at_init() {
+        let mut choice = Choice {
+            chosen: (InitFlags::POSIX_ACL | InitFlags::ASYNC_READ).bits(),
+            ..Choice::default()
+        };
+        let (code, settled) = settled_by(&mut choice);
+        let wanted = InitFlags::POSIX_ACL | InitFlags::ASYNC_READ;
+        assert_eq!((code, settled), (0, Some(wanted)));
+        assert_eq!(choice.minor, bickford::abi::MINOR_VERSION);
+        let before = InitFlags::from_bits_retain(choice.wanted);
+        assert!(before.contains(InitFlags::DONT_MASK | InitFlags::FLOCK_LOCKS));
+        assert!(!before.contains(InitFlags::POSIX_ACL));
+        let offered = InitFlags::from_bits_retain(choice.offered);
+        assert!(offered.contains(InitFlags::POSIX_ACL | InitFlags::ALLOW_IDMAP));
+    }
+
+    #[test]
+    fn a_callback_refuses_the_session_or_knows_nothing_of_init() {
+        let mut choice = Choice {
+            code: Errno::ACCESS.raw_os_error(),
+            ..Choice::default()
+        };
+        assert_eq!(settled_by(&mut choice), (-choice.code, None));
+        choice.code = BICKFORD_LATER;
+        let refused = -Errno::IO.raw_os_error();
+        assert_eq!(settled_by(&mut choice), (refused, None));
+        choice.code = Errno::NOSYS.raw_os_error();
+        let (code, settled) = settled_by(&mut choice);
+        let wanted = InitFlags::from_bits_retain(choice.wanted);
+        assert_eq!((code, settled), (0, Some(wanted)));
     }
 
     /// The name says what is done after the reply was deferred, the user what is returned then.

@@ -56,8 +56,7 @@ impl PathCallbacks {
 
 impl FileSystem for PathCallbacks {
     fn init(&self, negotiation: &mut Negotiation) -> Answered<()> {
-        self.callbacks.negotiate(negotiation);
-        Ok(())
+        self.callbacks.negotiate(negotiation)
     }
 
     fn is_prompt(&self) -> bool {
