@@ -399,7 +399,7 @@ impl InFlight {
 
     /// The connection has ended: whoever waits for an interrupt waits no longer, nor does who comes
     /// later.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         {
             let mut raising = locked(&self.raising);
             if self.over.swap(true, Ordering::SeqCst) {

@@ -6,6 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
@@ -22,7 +23,7 @@ use crate::notify::{Notifier, Queue, Retrievals};
 use crate::ops::*;
 use crate::reply::{Completion, Reply, report_panic};
 use crate::trace::{Events, Recorder, Stages, Stamp, Stats, thread_id};
-use crate::transport::{Outgoing, Responder, Ticket, sendable};
+use crate::transport::{NotifySink, Outgoing, Responder, Ticket, sendable};
 
 /// Whose requests are answered, where the kernel does not decide that itself (`allow_root`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,8 +184,13 @@ impl Server {
         &self.shared.notifier
     }
 
-    pub(crate) fn queue(&self) -> &Arc<Queue> {
-        &self.queue
+    /// Starts the thread that sends what [`Server::notifier`] queues, through `sink`: once, for a transport of one's own. It ends
+    /// after [`Server::destroy`]. A session does this itself.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn serve_notifications(&self, sink: Arc<dyn NotifySink>) -> io::Result<JoinHandle<()>> {
+        self.queue.serve(sink)
     }
 
     /// What happened so far.

@@ -143,7 +143,7 @@ impl Session {
         raise_read_ahead(&server, connection);
         limit_write_back(&server, connection);
         let sink = Arc::new(Channel::new(Arc::clone(&device)));
-        let started = server.queue().serve(sink).and_then(|notify| {
+        let started = server.serve_notifications(sink).and_then(|notify| {
             let (carrier, transport) = plan.start(&server, &device)?;
             Ok((notify, carrier, transport))
         });

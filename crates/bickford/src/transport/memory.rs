@@ -93,7 +93,7 @@ impl Kernel {
         let server = Arc::new(Server::new(filesystem, config));
         let inbox = Arc::new(Inbox::default());
         let responder: Arc<dyn Responder> = inbox.clone();
-        let notify = server.queue().serve(inbox.clone());
+        let notify = server.serve_notifications(inbox.clone());
         let notify = notify
             .inspect_err(|error| tracing::error!("no thread for notifications: {error}"))
             .ok();

@@ -1,4 +1,10 @@
 //! Transports: where requests come from and answers go. Nothing above knows which one it is.
+//!
+//! One of your own has a [`Server`](crate::dispatch::Server) and for each thread a [`Worker`](crate::dispatch::Worker), hands each
+//! message to [`Server::process_bytes`](crate::dispatch::Server::process_bytes) with its [`Responder`], beginning with INIT, and
+//! sends notifications by its [`NotifySink`] ([`Server::serve_notifications`](crate::dispatch::Server::serve_notifications)). When the
+//! connection has ended it calls [`InFlight::end`](crate::dispatch::InFlight::end), and when its threads have,
+//! [`Server::destroy`](crate::dispatch::Server::destroy). [`memory`] is one.
 
 pub(crate) mod abort;
 mod buffer;
