@@ -214,6 +214,9 @@
 // A pre-call returns this when the answer that it filled in is to be used instead of a call.
 #define BICKFORD_ANSWERED -2
 
+// `bickford_session_serve_one` returns this when the session has ended.
+#define BICKFORD_ENDED 2
+
 // An argument is not usable; see `bickford_last_error`.
 #define BICKFORD_ERROR_ARGUMENT -10
 
@@ -1050,7 +1053,7 @@ int32_t bickford_reply_range(struct bickford_reply *reply,
 int32_t bickford_deferred_range(uint64_t handle, int32_t fd, uint64_t offset, uint64_t size);
 
 // Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `max_background=N`,
+// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `driven`, `max_background=N`,
 // `congestion_threshold=N`, `request_timeout=SECONDS` and `time_granularity=NANOSECONDS`, with commas between, or NULL;
 // `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 // `prompt` says that no call waits for another request of the session, be it by a lock that is
@@ -1059,10 +1062,11 @@ int32_t bickford_deferred_range(uint64_t handle, int32_t fd, uint64_t offset, ui
 // yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
 // `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
 // something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
-// on an overlay; it rules out the kernel's write-back cache. `max_background` and `congestion_threshold` limit requests that
+// on an overlay; it rules out the kernel's write-back cache. With `driven` the caller serves (`bickford_session_serve_one`), and
+// no thread does. `max_background` and `congestion_threshold` limit requests that
 // nobody waits for, `request_timeout` is after how many seconds without an answer the kernel aborts the connection, and
 // `time_granularity` the resolution of times in nanoseconds. `session` gets the number of the
-// session. When this returns, the mount answers; close the session with `bickford_session_close`.
+// session. When this returns, the mount answers, with `driven` once it is served; close the session with `bickford_session_close`.
 //
 // # Safety
 // Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
@@ -1085,6 +1089,18 @@ int32_t bickford_session_unmount(uint64_t session, uint32_t mode);
 // unless that failed: then the session is as before. Calls may still come; what they use may go
 // when `bickford_session_wait` has returned 0 before.
 int32_t bickford_session_close(uint64_t session);
+
+// The descriptor of a session that was mounted with `driven`, for poll(2) and epoll(7): it can be read where a request waits. It is the
+// session's, which closes it, and is not to be read.
+int32_t bickford_session_fd(uint64_t session);
+
+// Handles a request of a session that was mounted with `driven`, if one waits: the callback is called in here, with
+// `BICKFORD_OP_DESTROY` at the end, too. Requests come over /dev/fuse, and `workers` does not count. Returns 1 when it has handled one, 0 when none waits, and `BICKFORD_ENDED` when the session has ended.
+// Several threads may call it at a time, and a callback may. Over paths, what goes on after a deferred reply is called on a
+// thread of the library all the same, but with `at_once`, and notifications have a thread of their own. A thread that alone serves
+// must not use the mount, nor unmount it where the kernel may have data to write back, nor wait for the session. Closing the
+// session ends it.
+int32_t bickford_session_serve_one(uint64_t session);
 
 // The number of the connection in /sys/fs/fuse/connections, or -1 where it is not known.
 int64_t bickford_session_connection(uint64_t session);

@@ -146,6 +146,9 @@ pub const BICKFORD_LATER: i32 = -1;
 /// A pre-call returns this when the answer that it filled in is to be used instead of a call.
 pub const BICKFORD_ANSWERED: i32 = -2;
 
+/// `bickford_session_serve_one` returns this when the session has ended.
+pub const BICKFORD_ENDED: i32 = 2;
+
 /// An argument is not usable; see `bickford_last_error`.
 pub const BICKFORD_ERROR_ARGUMENT: i32 = -10;
 /// The operating system refused; see `bickford_last_error`.

@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) at_once: bool,
     /// Of a program that cannot be run again.
     pub(crate) foreground_only: bool,
+    /// Whether the caller serves, in place of threads.
+    pub(crate) driven: bool,
 }
 
 fn transport(name: &str) -> Result<TransportChoice, Failure> {
@@ -72,7 +74,7 @@ impl Kind {
                 names.extend(["preset", "io", "lower", "no_xattr", "no_permission_checks"])
             }
             Self::Nodes | Self::Paths => {
-                names.push("max_stack_depth");
+                names.extend(["max_stack_depth", "driven"]);
                 names.extend(Tuning::NAMES);
             }
         }
@@ -85,7 +87,7 @@ impl Kind {
 }
 
 impl Options {
-    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth`, those of
+    /// For a file system of callbacks: `transport`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth`, `driven`, those of
     /// [`Tuning`] and the options of mount.fuse3(8).
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         Self::read(text, Kind::Nodes)
@@ -96,7 +98,7 @@ impl Options {
         Self::read(text, Kind::Paths)
     }
 
-    /// For StackFS: not `max_stack_depth` and those of [`Tuning`], which it settles itself, but `preset`, `io`, `lower`,
+    /// For StackFS: not `max_stack_depth` and those of [`Tuning`], which it settles itself, nor `driven`, but `preset`, `io`, `lower`,
     /// `no_xattr` and `no_permission_checks`.
     pub(crate) fn for_stackfs(text: &str) -> Result<Self, Failure> {
         Self::read(text, Kind::StackFs)
@@ -114,6 +116,7 @@ impl Options {
             paths: path::Options::default(),
             at_once: false,
             foreground_only: false,
+            driven: false,
         };
         for option in split_options(text) {
             if options.set_own(&option, kind)? {
@@ -150,6 +153,7 @@ impl Options {
             ("max_stack_depth", Some(depth)) if !stackfs => {
                 self.max_stack_depth = max_stack_depth(depth)?;
             }
+            ("driven", None) if !stackfs => self.driven = true,
             ("preset", Some(name)) if stackfs => {
                 self.stackfs.preset = Some(Preset::from_str(name).map_err(Failure::argument)?);
             }
@@ -247,6 +251,8 @@ mod tests {
             Options::for_stackfs("max_stack_depth=1").is_err(),
             "StackFS sees to it"
         );
+        assert!(Options::parse("driven").unwrap().driven);
+        assert!(Options::for_stackfs("driven").is_err(), "it has threads");
         for text in ["preset=quick", "io=some", "transport=tcp", "lower=upper"] {
             assert!(Options::for_stackfs(text).is_err(), "{text}");
         }

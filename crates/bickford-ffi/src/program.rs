@@ -45,6 +45,17 @@ pub(crate) struct Given {
 /// Knows the options that there are.
 type Parse = fn(&str) -> Result<Options, Failure>;
 
+/// The options of a program, which has threads.
+fn options(parse: Parse, text: Option<String>) -> Result<Options, Failure> {
+    let options = parse(&text.unwrap_or_default())?;
+    match options.driven {
+        true => Err(Failure::argument(
+            "the option driven is for sessions within a program: leave it out, or mount with bickford_mount",
+        )),
+        false => Ok(options),
+    }
+}
+
 /// What is served, and what goes with it.
 pub(crate) struct Serving<F> {
     pub(crate) filesystem: F,
@@ -159,7 +170,7 @@ impl Given {
                 flags(&described_as)?,
             )
         };
-        let options = parse(&text.unwrap_or_default())?;
+        let options = options(parse, text)?;
         let names = flags.iter().map(|flag| flag.get_id().to_string()).collect();
         let made = Program::new(&name)
             .about(about.unwrap_or_default())
@@ -208,8 +219,7 @@ impl Given {
                 session::config(self.config)?,
             )
         };
-        let options = (self.parse)(&text.unwrap_or_default())?;
-        Ok((options, config))
+        Ok((options(self.parse, text)?, config))
     }
 
     /// Opens what is served, as the command line asks, and has C told of the session.
@@ -318,7 +328,7 @@ fn register(
     names: Option<Names>,
     watch: Option<LowerWatch>,
 ) -> Opened<Registered> {
-    let held = Held::begin(Arc::clone(&mounted.session), names, watch);
+    let held = Held::begin(Arc::clone(&mounted.session), names, watch, None);
     let held = held.map_err(|error| error.to_string())?;
     Ok(held.register())
 }

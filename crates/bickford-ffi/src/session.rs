@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, c_char};
 use std::fmt::Display;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bickford::mount::Unmount;
+use bickford::mount::{self, Unmount};
 use bickford::path::Names;
-use bickford::{FileSystem, MountedSession, Session};
+use bickford::session::SessionError;
+use bickford::{Driver, FileSystem, MountedSession, Served, Session};
 use bickford_stackfs::LowerWatch;
 
 use crate::abi::*;
@@ -26,6 +28,8 @@ pub(crate) struct Held {
     pub(crate) mounted: Arc<MountedSession>,
     /// Of a file system over paths.
     pub(crate) names: Option<Names>,
+    /// Until it is closed, where the caller serves.
+    driver: Mutex<Option<Arc<Driver>>>,
     ended: Mutex<bool>,
     changed: Condvar,
     /// What waits for the end.
@@ -54,10 +58,12 @@ impl Held {
         mounted: Arc<MountedSession>,
         names: Option<Names>,
         watch: Option<LowerWatch>,
+        driver: Option<Driver>,
     ) -> Result<Arc<Self>, Failure> {
         let held = Arc::new(Self {
             mounted,
             names,
+            driver: Mutex::new(driver.map(Arc::new)),
             ended: Mutex::new(false),
             changed: Condvar::new(),
             waiter: Mutex::default(),
@@ -76,6 +82,13 @@ impl Held {
             })?;
         *held.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waits);
         Ok(held)
+    }
+
+    fn driver(&self) -> Result<Arc<Driver>, Failure> {
+        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        driver.clone().ok_or_else(|| {
+            Failure::argument("the session has threads of its own: mount with the option driven")
+        })
     }
 
     /// Gives it a number.
@@ -248,6 +261,21 @@ impl<'a> Mount<'a> {
         unsafe { self::callbacks(callbacks, self.config, &self.options) }
     }
 
+    fn begin(
+        &self,
+        filesystem: impl FileSystem,
+    ) -> Result<(MountedSession, Option<Driver>), SessionError> {
+        let (mountpoint, options) = (self.mountpoint, &self.options.mount);
+        let config = self.options.session(&self.config);
+        if self.options.driven {
+            let mounted = mount::mount(mountpoint, options)?;
+            let (session, driver) = Session::driven(filesystem, mounted, config)?;
+            return Ok((session, Some(driver)));
+        }
+        let session = Session::mount(filesystem, mountpoint, options, config)?;
+        Ok((session, None))
+    }
+
     /// Mounts, and serves until the end.
     pub(crate) fn serve(
         self,
@@ -255,12 +283,12 @@ impl<'a> Mount<'a> {
         names: Option<Names>,
         watch: impl FnOnce(&MountedSession) -> io::Result<Option<LowerWatch>>,
     ) -> Result<i32, Failure> {
-        let config = self.options.session(&self.config);
-        let mounted = Session::mount(filesystem, self.mountpoint, &self.options.mount, config)
+        let (mounted, driver) = self
+            .begin(filesystem)
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
         let watch = watch(&mounted).map_err(|error| give_up(&mounted, &error))?;
         let mounted = Arc::new(mounted);
-        let held = Held::begin(Arc::clone(&mounted), names, watch)
+        let held = Held::begin(Arc::clone(&mounted), names, watch, driver)
             .map_err(|error| give_up(&mounted, &error))?;
         let registered = held.register();
         *self.session = registered.number();
@@ -271,7 +299,7 @@ impl<'a> Mount<'a> {
 }
 
 /// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
-/// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `max_background=N`,
+/// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `driven`, `max_background=N`,
 /// `congestion_threshold=N`, `request_timeout=SECONDS` and `time_granularity=NANOSECONDS`, with commas between, or NULL;
 /// `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
 /// `prompt` says that no call waits for another request of the session, be it by a lock that is
@@ -280,10 +308,11 @@ impl<'a> Mount<'a> {
 /// yield to callers, who otherwise stay on their CPU. `allow_idmap` lets mounts be id-mapped, with
 /// `default_permissions` from Linux 6.12 on; `uid` and `gid` of requests are then `(uint32_t)-1` but where
 /// something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
-/// on an overlay; it rules out the kernel's write-back cache. `max_background` and `congestion_threshold` limit requests that
+/// on an overlay; it rules out the kernel's write-back cache. With `driven` the caller serves (`bickford_session_serve_one`), and
+/// no thread does. `max_background` and `congestion_threshold` limit requests that
 /// nobody waits for, `request_timeout` is after how many seconds without an answer the kernel aborts the connection, and
 /// `time_granularity` the resolution of times in nanoseconds. `session` gets the number of the
-/// session. When this returns, the mount answers; close the session with `bickford_session_close`.
+/// session. When this returns, the mount answers, with `driven` once it is served; close the session with `bickford_session_close`.
 ///
 /// # Safety
 /// Strings are NUL-terminated; `config` is null or a configuration; `callbacks` and `session` point
@@ -371,8 +400,40 @@ pub extern "C" fn bickford_session_close(session: u64) -> i32 {
             .as_mut()
             .and_then(|sessions| sessions.remove(&session))
             .ok_or_else(|| closed(session))?;
+        let driver = held
+            .driver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(driver);
         held.join_ended();
         Ok(0)
+    })
+}
+
+/// The descriptor of a session that was mounted with `driven`, for poll(2) and epoll(7): it can be read where a request waits. It is the
+/// session's, which closes it, and is not to be read.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_session_fd(session: u64) -> i32 {
+    guarded(|| Ok(self::session(session)?.driver()?.as_fd().as_raw_fd()))
+}
+
+/// Handles a request of a session that was mounted with `driven`, if one waits: the callback is called in here, with
+/// `BICKFORD_OP_DESTROY` at the end, too. Requests come over /dev/fuse, and `workers` does not count. Returns 1 when it has handled one, 0 when none waits, and `BICKFORD_ENDED` when the session has ended.
+/// Several threads may call it at a time, and a callback may. Over paths, what goes on after a deferred reply is called on a
+/// thread of the library all the same, but with `at_once`, and notifications have a thread of their own. A thread that alone serves
+/// must not use the mount, nor unmount it where the kernel may have data to write back, nor wait for the session. Closing the
+/// session ends it.
+#[unsafe(no_mangle)]
+pub extern "C" fn bickford_session_serve_one(session: u64) -> i32 {
+    guarded(|| {
+        let driver = self::session(session)?.driver()?;
+        match driver.serve_one() {
+            Ok(Served::Request) => Ok(1),
+            Ok(Served::Nothing) => Ok(0),
+            Ok(Served::End) => Ok(BICKFORD_ENDED),
+            Err(error) => Err(Failure::new(BICKFORD_ERROR_SYSTEM, error)),
+        }
     })
 }
 

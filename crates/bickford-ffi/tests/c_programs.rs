@@ -164,6 +164,11 @@ fn each_operation_over_paths_in_c() {
 }
 
 #[test]
+fn sessions_in_c_that_their_caller_serves() {
+    run("driven");
+}
+
+#[test]
 fn a_session_in_c_that_ends_with_replies_owed() {
     run("ended");
 }

@@ -149,6 +149,11 @@ fn it_says_what_is_wrong() {
         1,
         "version 0 of the interface",
     );
+    assert_refused(
+        &run(&program, &["driven"]),
+        1,
+        "option driven is for sessions within a program",
+    );
     let doubled = run(&program, &["doubled"]);
     assert_refused(
         &doubled,

@@ -43,7 +43,7 @@ pub use id::{FileHandle, Generation, LockOwner, NodeId, Unique};
 pub use mount::MountOptions;
 pub use notify::Notifier;
 pub use reply::Reply;
-pub use session::{LowLatency, MountedSession, Session, SessionConfig};
+pub use session::{Driver, LowLatency, MountedSession, Served, Session, SessionConfig};
 pub use transport::Workers;
 
 /// The code of the README compiles.

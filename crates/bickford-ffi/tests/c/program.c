@@ -115,6 +115,8 @@ int main(int argc, char **argv)
 		program.name = NULL;
 	if (argc > 1 && strcmp(argv[1], "outdated") == 0)
 		program.abi_version = 0;
+	if (argc > 1 && strcmp(argv[1], "driven") == 0)
+		program.options = "driven";
 	if (argc > 1 && strcmp(argv[1], "doubled") == 0)
 		program.flags = &(const bickford_flag){.name = "log"}, program.flag_count = 1;
 	if (argc > 1 && strcmp(argv[1], "nodes") == 0)

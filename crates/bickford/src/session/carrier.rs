@@ -8,7 +8,7 @@ use bickford_abi::InitFlags;
 
 use super::SessionConfig;
 use crate::dispatch::Server;
-use crate::transport::dev_fuse::{Channel, Pool};
+use crate::transport::dev_fuse::{Channel, End, Pool};
 use crate::transport::io_uring::{Prepared, Rings, StartError, io_uring_obstacle};
 use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, abort};
 
@@ -17,6 +17,8 @@ use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, ab
 pub(super) enum Carrier {
     DevFuse(Arc<Pool>),
     IoUring(Rings),
+    /// A [`Driver`](crate::session::Driver) of the caller's.
+    Caller(Arc<End>),
 }
 
 impl Carrier {
@@ -24,6 +26,7 @@ impl Carrier {
         match self {
             Self::DevFuse(pool) => pool.len(),
             Self::IoUring(rings) => rings.len(),
+            Self::Caller(_) => 0,
         }
     }
 
@@ -32,6 +35,7 @@ impl Carrier {
         match self {
             Self::DevFuse(pool) => pool.workers(),
             Self::IoUring(rings) => rings.workers(),
+            Self::Caller(_) => 0,
         }
     }
 
@@ -40,6 +44,7 @@ impl Carrier {
         let used = match self {
             Self::DevFuse(pool) => pool.workers(),
             Self::IoUring(rings) => rings.workers_of_queue(),
+            Self::Caller(_) => return,
         };
         let asked_for = asked.max;
         if asked == Workers::default() || used >= asked_for {
@@ -53,19 +58,20 @@ impl Carrier {
                 "workers: over io_uring {used} threads for each CPU are used of the {asked_for} that were asked for; \
                  16 are the most, and all together take three quarters of the descriptors (ulimit -n)"
             ),
+            Self::Caller(_) => {}
         }
     }
 
     pub(super) fn queues(&self) -> usize {
         match self {
-            Self::DevFuse(_) => 1,
+            Self::DevFuse(_) | Self::Caller(_) => 1,
             Self::IoUring(rings) => rings.queues(),
         }
     }
 
     pub(super) fn yielding(&self) -> &str {
         match self {
-            Self::DevFuse(_) => "off: only over io_uring",
+            Self::DevFuse(_) | Self::Caller(_) => "off: only over io_uring",
             Self::IoUring(rings) => rings.yielding(),
         }
     }
@@ -74,6 +80,7 @@ impl Carrier {
         match self {
             Self::DevFuse(pool) => pool.join(),
             Self::IoUring(rings) => rings.join(),
+            Self::Caller(end) => end.wait(),
         }
     }
 }

@@ -40,6 +40,12 @@ pub(super) fn make_waiting(device: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Has read(2) of the device answer EAGAIN where no request waits.
+pub(super) fn make_not_waiting(device: impl AsFd) -> io::Result<()> {
+    let flags = fcntl_getfl(&device)?;
+    Ok(fcntl_setfl(&device, flags | OFlags::NONBLOCK)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,11 +19,12 @@ use crate::filesystem::FileSystem;
 use crate::notify::Notifier;
 use crate::trace::Stats;
 use crate::transport::dev_fuse::{self, Channel};
-use crate::transport::{TransportChoice, TransportInForce, Workers, Yielding, abort};
+use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, Yielding, abort};
 
 use carrier::{Carrier, Plan};
 use low_latency::Holder;
 
+pub use crate::transport::dev_fuse::{Driver, Served};
 pub use low_latency::LowLatency;
 pub use mounting::{MountedSession, SessionError};
 pub use write_back_limit::write_back_share;
@@ -134,25 +135,60 @@ impl Session {
         descriptors::make_waiting(&device)?;
         let device = Arc::new(device);
         let plan = Plan::new(&device, &config, connection)?;
-        let mut limits = config.server;
-        limits
-            .allowed
-            .set(InitFlags::OVER_IO_URING, plan.is_prepared());
-        let server = Arc::new(Server::new(filesystem, limits));
-        dev_fuse::initialize(&server, &device)?;
-        raise_read_ahead(&server, connection);
-        limit_write_back(&server, connection);
-        let sink = Arc::new(Channel::new(Arc::clone(&device)));
+        let server = initialized(filesystem, &device, &config, plan.is_prepared())?;
+        Self::served(&server, &device, config, connection, || {
+            plan.start(&server, &device)
+        })
+    }
+
+    /// As [`Session::begin`], with the threads to be those of whoever has the driver.
+    fn begin_driven(
+        filesystem: impl FileSystem,
+        device: OwnedFd,
+        config: SessionConfig,
+        connection: Option<u32>,
+    ) -> io::Result<(Self, Driver)> {
+        if config.transport == TransportChoice::IoUring {
+            let text =
+                "transport io_uring cannot be had: the caller handles requests, over /dev/fuse";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        descriptors::make_room(&device);
+        descriptors::make_waiting(&device)?;
+        let device = Arc::new(device);
+        let server = initialized(filesystem, &device, &config, false)?;
+        descriptors::make_not_waiting(&device)?;
+        let driver = Driver::new(Arc::clone(&server), &device);
+        let transport = TransportInForce {
+            transport: Transport::DevFuse,
+            reason: "io_uring=off: the caller handles requests".into(),
+        };
+        let start = || Ok((Carrier::Caller(driver.end()), transport));
+        let session = Self::served(&server, &device, config, connection, start)?;
+        Ok((session, driver))
+    }
+
+    /// After INIT.
+    fn served(
+        server: &Arc<Server>,
+        device: &Arc<OwnedFd>,
+        config: SessionConfig,
+        connection: Option<u32>,
+        start: impl FnOnce() -> io::Result<(Carrier, TransportInForce)>,
+    ) -> io::Result<Self> {
+        raise_read_ahead(server, connection);
+        limit_write_back(server, connection);
+        let sink = Arc::new(Channel::new(Arc::clone(device)));
         let started = server.serve_notifications(sink).and_then(|notify| {
-            let (carrier, transport) = plan.start(&server, &device)?;
+            let (carrier, transport) = start()?;
             Ok((notify, carrier, transport))
         });
         let (notify, carrier, transport) = started.inspect_err(|_| server.destroy())?;
-        let (holder, low_latency) = start_holder(config, &server);
+        let (holder, low_latency) = start_holder(config, server);
         let session = Self {
-            server,
+            server: Arc::clone(server),
             connection,
-            device: Arc::downgrade(&device),
+            device: Arc::downgrade(device),
             carrier,
             transport,
             notify: Mutex::new(Some(notify)),
@@ -290,6 +326,20 @@ impl Session {
             tracing::error!("the thread of notifications panicked");
         }
     }
+}
+
+/// What serves the file system, with INIT done.
+fn initialized(
+    filesystem: impl FileSystem,
+    device: &Arc<OwnedFd>,
+    config: &SessionConfig,
+    has_rings: bool,
+) -> io::Result<Arc<Server>> {
+    let mut limits = config.server;
+    limits.allowed.set(InitFlags::OVER_IO_URING, has_rings);
+    let server = Arc::new(Server::new(filesystem, limits));
+    dev_fuse::initialize(&server, device)?;
+    Ok(server)
 }
 
 /// Before the first request is served, so that whoever opens files has it.

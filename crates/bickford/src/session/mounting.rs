@@ -1,10 +1,11 @@
 //! Sessions that mount and unmount themselves.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Session, SessionConfig};
+use super::{Driver, Session, SessionConfig};
 use crate::dispatch::Admission;
 use crate::filesystem::FileSystem;
 use crate::mount::{
@@ -62,30 +63,58 @@ impl Session {
     pub fn on_mount(
         filesystem: impl FileSystem,
         mounted: Mounted,
-        mut config: SessionConfig,
+        config: SessionConfig,
     ) -> Result<MountedSession, SessionError> {
-        if mounted.guard.access() == AccessPolicy::OwnerAndRoot {
-            let owner = rustix::process::getuid().as_raw();
-            config.server.access = Admission::OwnerAndRoot(owner);
-        }
-        config.server.default_permissions = mounted.guard.checks_permissions();
-        let connection = mounted
-            .connection()
-            .or_else(|| abort::connection(&mounted.device));
-        match Self::begin(filesystem, mounted.device, config, connection) {
-            Ok(session) => Ok(MountedSession {
-                session,
-                guard: mounted.guard,
-            }),
-            Err(source) => {
-                if let Err(error) = mounted.guard.unmount(Unmount::Lazy) {
-                    tracing::warn!("{error}");
-                }
-                Err(SessionError::Start {
-                    mountpoint: mounted.guard.mountpoint().to_owned(),
-                    source,
-                })
+        let begin =
+            |device, config, connection| Self::begin(filesystem, device, config, connection);
+        let (session, guard) = on(mounted, config, begin)?;
+        Ok(MountedSession { session, guard })
+    }
+
+    /// Serves `filesystem` on what [`mount::mount`] has mounted, in the event loop of whoever calls: no thread of the session
+    /// handles requests, but [`Driver::serve_one`], which is to be called where the driver's descriptor can be read. Requests come
+    /// over /dev/fuse, workers of `config` there are none, and notifications have a thread of their own. A thread that alone serves must
+    /// not use the mount, nor unmount it where the kernel may have data to write back, nor wait for the end.
+    ///
+    /// # Errors
+    /// When the session does not begin, as with [`TransportChoice::IoUring`](crate::transport::TransportChoice::IoUring); the
+    /// mount is gone then.
+    pub fn driven(
+        filesystem: impl FileSystem,
+        mounted: Mounted,
+        config: SessionConfig,
+    ) -> Result<(MountedSession, Driver), SessionError> {
+        let begin =
+            |device, config, connection| Self::begin_driven(filesystem, device, config, connection);
+        let ((session, driver), guard) = on(mounted, config, begin)?;
+        Ok((MountedSession { session, guard }, driver))
+    }
+}
+
+/// Begins a session on a mount.
+fn on<T>(
+    mounted: Mounted,
+    mut config: SessionConfig,
+    begin: impl FnOnce(OwnedFd, SessionConfig, Option<u32>) -> io::Result<T>,
+) -> Result<(T, MountGuard), SessionError> {
+    if mounted.guard.access() == AccessPolicy::OwnerAndRoot {
+        let owner = rustix::process::getuid().as_raw();
+        config.server.access = Admission::OwnerAndRoot(owner);
+    }
+    config.server.default_permissions = mounted.guard.checks_permissions();
+    let connection = mounted
+        .connection()
+        .or_else(|| abort::connection(&mounted.device));
+    match begin(mounted.device, config, connection) {
+        Ok(begun) => Ok((begun, mounted.guard)),
+        Err(source) => {
+            if let Err(error) = mounted.guard.unmount(Unmount::Lazy) {
+                tracing::warn!("{error}");
             }
+            Err(SessionError::Start {
+                mountpoint: mounted.guard.mountpoint().to_owned(),
+                source,
+            })
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The classic transport: read(2) and write(2) on /dev/fuse.
 
 mod channel;
+mod driver;
+mod receiver;
 mod splice;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,8 @@ use bickford_abi::Opcode;
 use rustix::io::Errno;
 
 pub(crate) use channel::Channel;
+pub(crate) use driver::End;
+pub use driver::{Driver, Served};
 pub(crate) use workers::Pool;
 pub use workers::Workers;
 

@@ -10,10 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::Channel;
-use super::splice::{Received, Splicing};
+use super::receiver::Receiver;
 use crate::dispatch::Server;
 use crate::transport::Responder;
-use crate::transport::buffer::Buffer;
 
 /// How many threads handle requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,6 @@ pub(crate) struct Pool {
     server: Arc<Server>,
     channel: Channel,
     workers: Workers,
-    buffer_size: usize,
     idle: AtomicUsize,
     running: Mutex<Running>,
     /// A worker has ended, or could not be started.
@@ -117,9 +115,6 @@ impl Pool {
 
     /// A pool without a worker.
     pub(super) fn of(server: Arc<Server>, channel: Channel, workers: Workers) -> Arc<Self> {
-        let max_write = server
-            .negotiated()
-            .map_or(0, |settled| settled.negotiation.max_write());
         let workers = Workers {
             max: workers.max.clamp(1, THREADS_MAX),
             max_idle: workers.max_idle.max(1),
@@ -128,7 +123,6 @@ impl Pool {
             server,
             channel,
             workers,
-            buffer_size: super::room(max_write),
             idle: AtomicUsize::new(0),
             running: Mutex::default(),
             changed: Condvar::new(),
@@ -266,19 +260,14 @@ impl Pool {
             Arc::new(self.channel.duplicate())
         };
         let responder: Arc<dyn Responder> = channel.clone();
-        let worker = self.server.worker(number);
-        let mut buffer = Buffer::new(self.buffer_size).map_err(|error| {
-            let text = format!("{} bytes for a worker: {error}", self.buffer_size);
-            io::Error::new(error.kind(), text)
-        })?;
-        let mut splicing = Splicing::new(&self.server);
+        let mut receiver = Receiver::new(&self.server, number)?;
         let mut surplus = None;
         loop {
             self.idle.fetch_add(1, Ordering::SeqCst);
-            if buffer.is_large() && rested(&channel) {
-                buffer.shrink();
+            if receiver.buffer.is_large() && rested(&channel) {
+                receiver.buffer.shrink();
             }
-            let received = splicing.receive(&channel, &mut buffer);
+            let received = receiver.receive(&channel);
             let last_idle = self.idle.fetch_sub(1, Ordering::SeqCst) == 1;
             let received = match received {
                 Ok(received) => received,
@@ -298,21 +287,13 @@ impl Pool {
             if last_idle && let Err(error) = self.call() {
                 tracing::warn!("no further worker: {error}");
             }
-            match received {
-                Received::Whole(length) => {
-                    let message = buffer.received(length);
-                    self.server.process_bytes(&worker, message, &responder);
-                }
-                Received::Piped(data) => {
-                    splicing.process(&self.server, &worker, &mut buffer, data, &responder);
-                }
-            }
+            receiver.handle(&self.server, received, &responder);
             let enough = self.workers.max_idle;
             if self.idle.load(Ordering::SeqCst) < enough || self.workers.max == 1 {
                 surplus = None;
             } else if surplus.get_or_insert_with(Instant::now).elapsed() > LINGER {
-                if buffer.is_large() {
-                    buffer.shrink();
+                if receiver.buffer.is_large() {
+                    receiver.buffer.shrink();
                 }
                 if !self.rest() {
                     return Ok(());

@@ -1,0 +1,186 @@
+//! Requests that are received and handled by whoever asks for it, and by no thread of the session.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::Channel;
+use super::receiver::Receiver;
+use crate::dispatch::Server;
+use crate::transport::Responder;
+
+/// What [`Driver::serve_one`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It has handled a request. Others may wait.
+    Request,
+    /// No request waits.
+    Nothing,
+    /// The session has ended.
+    End,
+}
+
+/// Serves a session where its caller has an event loop:
+/// [`Session::driven`](crate::Session::driven). Its descriptor is what poll(2) and epoll(7) are asked about, and is not to be
+/// read. Dropped, it ends the session: there is nobody else to serve it.
+pub struct Driver {
+    server: Arc<Server>,
+    channel: Arc<Channel>,
+    responder: Arc<dyn Responder>,
+    state: Mutex<State>,
+    end: Arc<End>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Not in use; there are as many as there were calls at a time.
+    resting: Vec<Receiver>,
+    made: usize,
+    calls: usize,
+    /// The connection has ended: no call receives any more.
+    over: bool,
+}
+
+/// Whether the file system has been told of the end.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl End {
+    fn tell(&self) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for it.
+    pub(crate) fn wait(&self) {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(ended, |ended| !*ended));
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Driver({:?})", self.as_fd())
+    }
+}
+
+impl AsFd for Driver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.device()
+    }
+}
+
+impl Driver {
+    /// Over a descriptor that does not wait.
+    pub(crate) fn new(server: Arc<Server>, device: &Arc<OwnedFd>) -> Self {
+        let channel = Arc::new(Channel::new(Arc::clone(device)));
+        Self {
+            server,
+            responder: channel.clone(),
+            channel,
+            state: Mutex::default(),
+            end: Arc::default(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> Arc<End> {
+        Arc::clone(&self.end)
+    }
+
+    /// Handles a request, if one waits: the method of the file system is called in here, and
+    /// [`FileSystem::destroy`](crate::FileSystem::destroy) at the end. Several threads may call this at a time, and a method may, in an
+    /// event loop of its own.
+    ///
+    /// # Errors
+    /// When there is no memory to receive with, or the device cannot be read.
+    pub fn serve_one(&self) -> io::Result<Served> {
+        let Some(call) = Call::begin(self) else {
+            return Ok(Served::End);
+        };
+        let mut receiver = call.receiver()?;
+        let served = self.serve_with(&mut receiver);
+        self.state().resting.push(receiver);
+        served
+    }
+
+    fn serve_with(&self, receiver: &mut Receiver) -> io::Result<Served> {
+        loop {
+            match receiver.receive(&self.channel) {
+                Ok(received) => {
+                    receiver.handle(&self.server, received, &self.responder);
+                    return Ok(Served::Request);
+                }
+                Err(Errno::AGAIN) => return Ok(Served::Nothing),
+                // ENOENT: the request was interrupted before it was read.
+                Err(Errno::INTR | Errno::NOENT) => {}
+                Err(Errno::NODEV | Errno::CONNABORTED) => {
+                    self.server.in_flight().end();
+                    self.state().over = true;
+                    return Ok(Served::End);
+                }
+                Err(error) => {
+                    let text = format!("receiving a request: {error}");
+                    return Err(io::Error::new(io::Error::from(error).kind(), text));
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.server.in_flight().end();
+        self.server.destroy();
+        self.end.tell();
+    }
+}
+
+/// One that is going on. The last one tells the file system of the end: none may be in a method by then.
+struct Call<'a>(&'a Driver);
+
+impl<'a> Call<'a> {
+    /// None where the connection has ended.
+    fn begin(driver: &'a Driver) -> Option<Self> {
+        let mut state = driver.state();
+        if state.over {
+            return None;
+        }
+        state.calls += 1;
+        drop(state);
+        Some(Self(driver))
+    }
+
+    fn receiver(&self) -> io::Result<Receiver> {
+        let mut state = self.0.state();
+        if let Some(receiver) = state.resting.pop() {
+            return Ok(receiver);
+        }
+        state.made += 1;
+        let number = state.made;
+        drop(state);
+        Receiver::new(&self.0.server, number)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.calls -= 1;
+        let last = state.over && state.calls == 0;
+        drop(state);
+        if last {
+            self.0.server.destroy();
+            self.0.end.tell();
+        }
+    }
+}
