@@ -31,7 +31,7 @@ import os
 import time
 from ctypes import byref, c_uint64
 
-from .filesystem import Attributes, Caller, FileSystem, Statfs, caller
+from .filesystem import Attributes, Caller, FileSystem, Statfs, caller, groups
 from .interface import ABI_VERSION, ERROR_TIMEOUT, UNMOUNT, Callbacks, Config, Error, check, load
 from .program import Flag, Given, run
 from .server import Server
@@ -46,6 +46,7 @@ __all__ = [
     "Session",
     "Statfs",
     "caller",
+    "groups",
     "mount",
     "run",
     "version",

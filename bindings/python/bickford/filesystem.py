@@ -62,6 +62,14 @@ def caller():
     return found
 
 
+def groups():
+    """The groups of that caller, for a file system that checks permissions itself: the one for permissions first, then the
+    supplementary ones. They are read from /proc each time. None where they cannot be known: the caller is in another pid
+    namespace or has ended, or acts for somebody else just now, as a server of NFS does."""
+    caller()
+    return current.groups()
+
+
 class FileSystem:
     """A file system over paths: override what it has. All paths begin with "/".
 

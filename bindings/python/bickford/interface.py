@@ -282,7 +282,7 @@ def load():
     found = library.bickford_abi_version()
     if found != ABI_VERSION:
         raise ImportError(f"{name} has version {found} of the interface, this module is for {ABI_VERSION}")
-    if not hasattr(library, "bickford_program_run_paths"):
+    if not hasattr(library, "bickford_reply_groups"):
         raise ImportError(f"{name} is older than this module; install both of one version of Bickford")
     library.bickford_version.restype = c_char_p
     library.bickford_last_error.restype = c_char_p
@@ -292,6 +292,7 @@ def load():
     library.bickford_session_unmount.argtypes = [c_uint64, c_uint32]
     library.bickford_session_close.argtypes = [c_uint64]
     library.bickford_reply_list.argtypes = [c_void_p, c_char_p, c_uint64, c_uint32, POINTER(Attr)]
+    library.bickford_reply_groups.argtypes = [c_void_p, POINTER(c_uint32), c_uint64]
     library.bickford_mount_paths.argtypes = [
         c_char_p,
         c_char_p,
@@ -308,6 +309,17 @@ def load():
     ]
     library.bickford_log_line.argtypes = [c_uint32, c_char_p]
     return library
+
+
+def groups_of(library, reply):
+    """The groups of the caller of a request that is not answered; None where they are not known."""
+    room = 32
+    while True:
+        groups = (c_uint32 * room)()
+        count = library.bickford_reply_groups(reply, groups, room)
+        if count <= room:
+            return None if count < 0 else groups[:count]
+        room = count
 
 
 def last_error(library):

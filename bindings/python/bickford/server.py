@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import functools
 import itertools
 import logging
 import os
@@ -27,6 +28,7 @@ from .interface import (
     Attr,
     Dispatch,
     decode_device,
+    groups_of,
     last_error,
 )
 
@@ -120,6 +122,7 @@ class Server:
             if request.path is None and name in BY_PATH:
                 raise OSError(errno.ESTALE, "no name is left")
             current.caller = Caller(request.uid, request.gid, request.pid, request.umask)
+            current.groups = functools.partial(groups_of, self._library, reply)
             getattr(self, "_" + name)(request, answer, reply)
             return 0
         except NotImplementedError:

@@ -84,9 +84,11 @@ class Subject(bickford.FileSystem):
         self.asked = []
         self.destroyed = threading.Event()
         self.callers = []
+        self.groups = []
 
     def getattr(self, path, handle):
         self.callers.append(bickford.caller())
+        self.groups.append(bickford.groups())
         if path == "/":
             return bickford.Attributes(stat.S_IFDIR | 0o755)
         if path.startswith("/missing"):

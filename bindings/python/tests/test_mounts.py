@@ -87,12 +87,16 @@ class Calls(Mounted):
     def test_who_asks_is_known_during_a_call(self):
         subject = Subject()
         self.serve(subject, "allow_other,attr_timeout=0")
-        subprocess.run(["setpriv", "--reuid=1234", "--regid=1235", "--clear-groups", "stat", self.mount], check=True,
+        others = list(range(2000, 2040))
+        groups = "--groups=" + ",".join(map(str, others))
+        subprocess.run(["setpriv", "--reuid=1234", "--regid=1235", groups, "stat", self.mount], check=True,
                        stdout=subprocess.DEVNULL)
         asked = {(caller.uid, caller.gid) for caller in subject.callers}
         self.assertIn((1234, 1235), asked)
-        with self.assertRaises(LookupError):
-            bickford.caller()
+        self.assertIn([1235, *others], subject.groups)
+        for ask in (bickford.caller, bickford.groups):
+            with self.assertRaises(LookupError):
+                ask()
 
     def test_what_cannot_be_mounted_is_told(self):
         for mountpoint, options, told in (

@@ -120,6 +120,12 @@ public final class Deferred {
         return !debt.paid.get() && Native.deferredInterrupted(debt.handle);
     }
 
+    /** The groups of the caller: see {@link Request#groups}. */
+    public synchronized int[] groups() {
+        open();
+        return Native.deferredGroups(debt.handle);
+    }
+
     /**
      * The request has changed attributes of a node that it does not name: see {@link Request#changed}.
      *

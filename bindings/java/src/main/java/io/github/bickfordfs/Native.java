@@ -43,6 +43,10 @@ final class Native {
     private static final MethodHandle INTERRUPTED = function("bickford_reply_interrupted", JAVA_INT, JAVA_LONG);
     private static final MethodHandle DEFERRED_INTERRUPTED =
             function("bickford_deferred_interrupted", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle REPLY_GROUPS =
+            function("bickford_reply_groups", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG);
+    private static final MethodHandle DEFERRED_GROUPS =
+            function("bickford_deferred_groups", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG);
     private static final MethodHandle DEFERRED_ANSWER =
             function("bickford_deferred_answer", JAVA_INT, JAVA_LONG, ADDRESS);
     private static final MethodHandle DEFERRED_COMPLETE =
@@ -363,6 +367,34 @@ final class Native {
             return (int) INTERRUPTED.invokeExact(reply) == 1;
         } catch (Throwable e) {
             throw unexpected(e);
+        }
+    }
+
+    static int[] groups(long reply) {
+        return groups((groups, room) -> (int) REPLY_GROUPS.invokeExact(reply, groups, room));
+    }
+
+    static int[] deferredGroups(long handle) {
+        return groups((groups, room) -> (int) DEFERRED_GROUPS.invokeExact(handle, groups, room));
+    }
+
+    /** Puts groups where there is room for so many; how many there are. */
+    private interface Grouping {
+        int put(MemorySegment groups, long room) throws Throwable;
+    }
+
+    private static int[] groups(Grouping grouping) {
+        try (Arena memory = Arena.ofConfined()) {
+            long room = 32;
+            while (true) {
+                long size = room;
+                MemorySegment groups = memory.allocate(JAVA_INT, size);
+                int count = code(() -> grouping.put(groups, size));
+                if (count <= size) {
+                    return groups.asSlice(0, Math.max(count, 0) * JAVA_INT.byteSize()).toArray(JAVA_INT);
+                }
+                room = count;
+            }
         }
     }
 

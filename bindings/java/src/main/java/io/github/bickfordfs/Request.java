@@ -404,6 +404,21 @@ public sealed class Request permits Call {
     }
 
     /**
+     * The groups of the caller, for a file system that checks permissions itself: the one for permissions first, then the
+     * supplementary ones. They are read from /proc each time.
+     *
+     * @return none where they cannot be known: the caller is in another pid namespace or has ended, or acts for somebody else
+     *     just now, as a server of NFS does; nor in a call of a layer
+     */
+    public final int[] groups() {
+        at(0);
+        if (owed != null) {
+            return owed.groups();
+        }
+        return reply == 0 ? new int[0] : Native.groups(reply);
+    }
+
+    /**
      * The request has changed attributes of a node that it does not name: the time of change of what {@link Operation#RENAME}
      * has moved. The kernel drops those when it is answered, and is told here to refuse what somebody asked for before, if
      * anybody did. Over paths that is done.

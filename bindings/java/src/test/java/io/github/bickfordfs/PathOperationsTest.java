@@ -23,6 +23,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.FutureTask;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -76,7 +78,8 @@ class PathOperationsTest {
             Request request = Request.current();
             assertFalse(request.interrupted());
             assertThrows(IllegalStateException.class, request::defer);
-            askers.put(path, request.uid() + ":" + request.gid() + " " + request.pid());
+            askers.put(path, request.uid() + ":" + request.gid() + " " + request.pid() + " "
+                    + Arrays.toString(request.groups()));
             return Attr.file(0, 0444, 0);
         }
     }
@@ -87,11 +90,14 @@ class PathOperationsTest {
         WhoAsks fs = new WhoAsks();
         try (Place place = new Place(); Mount _ = Mount.paths(fs, place.mountpoint, options(transport).plus("allow_other"))) {
             Files.setPosixFilePermissions(place.directory, PosixFilePermissions.fromString("rwxr-xr-x"));
-            Process stat = new ProcessBuilder("chroot", "--userspec=1234:2345", "/", "stat",
+            int[] groups = IntStream.concat(IntStream.of(2345), IntStream.range(3000, 3040)).toArray();
+            String others = Arrays.stream(groups).skip(1).mapToObj(String::valueOf).collect(Collectors.joining(","));
+            Process stat = new ProcessBuilder("chroot", "--userspec=1234:2345", "--groups=" + others, "/", "stat",
                     place.mountpoint.resolve("name").toString()).redirectErrorStream(true).start();
             String output = new String(stat.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
             assertEquals(0, stat.waitFor(), output);
-            assertEquals(Map.of("/name", "1234:2345 " + stat.pid()), fs.askers);
+            String asker = "1234:2345 " + stat.pid() + " " + Arrays.toString(groups);
+            assertEquals(Map.of("/name", asker), fs.askers);
         }
         String message = assertThrows(IllegalStateException.class, Request::current).getMessage();
         assertTrue(message.contains(Thread.currentThread().getName()), message);
