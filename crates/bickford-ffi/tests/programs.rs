@@ -294,7 +294,7 @@ fn a_start_that_fails_for_want_of_memory_leaves_no_mount() {
     let place = tempfile::tempdir().unwrap();
     let program = compile_from("../../examples/c", "hello", place.path());
     watched(place.path(), |mountpoint| {
-        for kib in (20_000..50_000).step_by(1_000) {
+        for kib in (20_000..50_000).step_by(500) {
             let script = format!("ulimit -v {kib}; exec \"$@\"");
             let started = Command::new("timeout")
                 .args(["50", "sh", "-c", &script, "sh"])

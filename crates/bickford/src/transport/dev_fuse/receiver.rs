@@ -24,12 +24,14 @@ impl Receiver {
             .negotiated()
             .map_or(0, |settled| settled.negotiation.max_write());
         let size = super::room(max_write);
+        // Before the buffer, for which memory may be missing without harm.
+        let worker = server.worker(number);
         let buffer = Buffer::new(size).map_err(|error| {
             let text = format!("{size} bytes for a worker: {error}");
             io::Error::new(error.kind(), text)
         })?;
         Ok(Self {
-            worker: server.worker(number),
+            worker,
             buffer,
             splicing: Splicing::new(server),
         })

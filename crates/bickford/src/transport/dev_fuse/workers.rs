@@ -51,6 +51,8 @@ impl Workers {
     }
 }
 
+/// The number of the first worker.
+const FIRST: usize = 1;
 /// Threads of a session, at most.
 const THREADS_MAX: usize = 1024;
 /// How long a worker with a large buffer waits before it gives the memory back.
@@ -102,7 +104,9 @@ impl Pool {
         workers: Workers,
     ) -> io::Result<Arc<Self>> {
         let pool = Self::of(server, channel, workers);
-        pool.spawn()?;
+        // Here, so that a session that nobody could serve does not begin.
+        let receiver = Receiver::new(&pool.server, FIRST)?;
+        pool.spawn_with(Some(receiver))?;
         if pool.workers.max > 1 {
             let keeper = Arc::clone(&pool);
             let builder = thread::Builder::new().name("bickford-keeper".into());
@@ -198,6 +202,10 @@ impl Pool {
     }
 
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
+        self.spawn_with(None)
+    }
+
+    fn spawn_with(self: &Arc<Self>, receiver: Option<Receiver>) -> io::Result<()> {
         let number = {
             let mut running = self.running();
             let rests = running.failed.is_some_and(|at| at.elapsed() < RETRY);
@@ -212,7 +220,8 @@ impl Pool {
         let builder = thread::Builder::new().name(format!("bickford-{number}"));
         let spawned = builder.spawn(move || {
             let _guard = Leave(&pool);
-            if let Err(error) = pool.work(number) {
+            let receiver = receiver.map_or_else(|| Receiver::new(&pool.server, number), Ok);
+            if let Err(error) = receiver.and_then(|receiver| pool.work(receiver)) {
                 tracing::error!("{error}; this worker ends");
                 pool.running().failed = Some(Instant::now());
             }
@@ -253,14 +262,13 @@ impl Pool {
         }
     }
 
-    fn work(self: &Arc<Self>, number: usize) -> io::Result<()> {
+    fn work(self: &Arc<Self>, mut receiver: Receiver) -> io::Result<()> {
         let channel = if self.workers.max == 1 {
             Arc::new(Channel::new(self.channel.shared()))
         } else {
             Arc::new(self.channel.duplicate())
         };
         let responder: Arc<dyn Responder> = channel.clone();
-        let mut receiver = Receiver::new(&self.server, number)?;
         let mut surplus = None;
         loop {
             self.idle.fetch_add(1, Ordering::SeqCst);
