@@ -134,42 +134,45 @@ fn a_daemon_that_only_says_what_it_lost_holds_nobody_up() {
     daemon.join().unwrap();
 }
 
+/// Whether a session ends at once that has events for somebody who `reads` a little all the time, or nothing.
+fn ends_at_once(reads: bool) -> bool {
+    use std::io::{Read, Write};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let (mut kernel, control) = session(&path);
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.set_nonblocking(true).unwrap();
+    client.write_all(b"events\n").unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while client.read(&mut [0; 64]).is_err() {
+        assert!(std::time::Instant::now() < deadline, "no event came");
+        kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+    }
+    // Some MB, of which the socket holds a part, and the reader would read for a minute.
+    for _ in 0..20_000 {
+        kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
+    }
+    let (over, ended) = std::sync::mpsc::channel::<()>();
+    let reader = std::thread::spawn(move || {
+        while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let _ = reads.then(|| client.read(&mut [0; 1_024]));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let begun = std::time::Instant::now();
+    drop(control);
+    let took = begun.elapsed();
+    drop(over);
+    reader.join().unwrap();
+    // A client has five.
+    took < Duration::from_secs(4)
+}
+
 #[test]
 fn a_reader_of_events_that_is_slow_does_not_keep_the_session() {
-    use std::io::{Read, Write};
-    // One that reads nothing, and one that reads a little all the time.
     for reads in [false, true] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.sock");
-        let (mut kernel, control) = session(&path);
-        let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        client.set_nonblocking(true).unwrap();
-        client.write_all(b"events\n").unwrap();
-        let deadline = std::time::Instant::now() + Duration::from_secs(30);
-        while client.read(&mut [0; 64]).is_err() {
-            assert!(std::time::Instant::now() < deadline, "no event came");
-            kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
-        }
-        // Some MB, of which the socket holds a part, and the reader would read for a minute.
-        for _ in 0..20_000 {
-            kernel.call(Opcode::Lookup, 1, b"name\0").unwrap();
-        }
-        let (over, ended) = std::sync::mpsc::channel::<()>();
-        let reader = std::thread::spawn(move || {
-            while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
-                let _ = reads.then(|| client.read(&mut [0; 1_024]));
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let begun = std::time::Instant::now();
-        drop(control);
-        assert!(
-            begun.elapsed() < Duration::from_secs(4),
-            "{reads}: {:?}",
-            begun.elapsed()
-        );
-        drop(over);
-        reader.join().unwrap();
+        // More than once: this machine may be busy.
+        assert!((0..3).any(|_| ends_at_once(reads)), "reads: {reads}");
     }
 }
 
@@ -193,7 +196,8 @@ fn a_client_that_never_ends_its_line_does_not_keep_the_session() {
     let took = begin.elapsed();
     drop(over);
     trickle.join().unwrap();
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    // As long as a line of 64 bytes takes, if each byte renewed the time that it has, is longer.
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

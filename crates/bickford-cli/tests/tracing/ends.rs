@@ -58,16 +58,19 @@ fn a_daemon_that_is_stopped_does_not_prolong_what_was_asked_for() {
     let Some(place) = place() else { return };
     let running = place.mount_in_foreground(&[]);
     stop(running.pid());
-    let begun = Instant::now();
-    let mut command = bickford();
-    command.args(["trace", "--duration", "1"]);
-    let output = run(command.arg(place.mountpoint()));
-    let elapsed = begun.elapsed();
+    let ends_in_time = || {
+        let begun = Instant::now();
+        let mut command = bickford();
+        command.args(["trace", "--duration", "1"]);
+        let output = run(command.arg(place.mountpoint()));
+        assert!(output.status.success(), "{output:?}");
+        let said = stderr(&output);
+        assert_eq!(said.matches("does not answer").count(), 1, "{said}");
+        begun.elapsed() < Duration::from_secs(5)
+    };
+    // More than once: this machine may be busy.
+    assert!((0..3).any(|_| ends_in_time()));
     kill_process(running.pid(), Signal::CONT).unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = stderr(&output);
-    assert_eq!(said.matches("does not answer").count(), 1, "{said}");
-    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
 }
 
 #[test]

@@ -332,7 +332,8 @@ fn an_interrupt_ends_a_command_that_does_not_mount() {
     });
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     let took = interrupted.unwrap().elapsed();
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    // A command that mounts nothing has half a minute to do so.
+    assert!(took < Duration::from_secs(25), "{took:?}");
     is_clean(&place);
 }
 
