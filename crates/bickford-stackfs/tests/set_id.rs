@@ -4,17 +4,16 @@
 
 mod support;
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use bickford_stackfs::{IoMode, Lower, Preset};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, XattrFlags};
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use support::{Mount, can_mount, each_preset, permissions, with_io};
 
@@ -101,88 +100,68 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Tells this program that it is to write, and where to: the file's path, or nothing for its input.
-const WRITE_TO: &str = "SET_ID_WRITE_TO";
-/// How: `splice`, `allocate`, or what to copy.
-const WRITE_HOW: &str = "SET_ID_WRITE_HOW";
-
-/// No test by itself: what a process of the writer runs for system calls that a shell has no word for.
-#[test]
-fn write_what_is_asked_for() {
-    let Some(path) = std::env::var_os(WRITE_TO) else {
-        return;
-    };
-    let opened = (!path.is_empty()).then(|| OpenOptions::new().write(true).open(path).unwrap());
-    let input = std::io::stdin();
-    let file = opened.as_ref().map_or(input.as_fd(), |file| file.as_fd());
-    let written = match std::env::var(WRITE_HOW).unwrap().as_str() {
-        "splice" => {
-            let (from, mut to) = std::io::pipe().unwrap();
-            to.write_all(b"abc").unwrap();
-            let flags = rustix::pipe::SpliceFlags::empty();
-            rustix::pipe::splice(&from, None, file, None, 3, flags)
-        }
-        "allocate" => rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 3).map(|()| 3),
-        from => rustix::fs::copy_file_range(File::open(from).unwrap(), None, file, None, 3),
-    };
-    assert_eq!(written, Ok(3));
-}
-
 /// What [`How::Copy`] copies, beside `file`.
 fn source_of(file: &Path) -> PathBuf {
     file.with_extension("source")
 }
 
-/// A process of `writer` writes to `file`: it is opened by `writer`, or is `open`. `program` is this one,
-/// where everybody may run it.
-fn write(case: Case, program: &Path, file: &Path, open: Option<&File>) {
-    let mut as_writer = Command::new("setpriv");
-    let user = match case.writer {
-        Writer::Root => 0,
-        Writer::Stranger | Writer::Owner | Writer::Member => OTHER,
+/// `act` in a thread of this user, who is of its own group and of `groups`.
+fn acting(user: u32, groups: &[u32], act: impl FnOnce() + Send) {
+    let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    let become_user = || -> Result<(), Errno> {
+        let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
+        rustix::thread::set_thread_groups(&groups)?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid)
     };
-    as_writer.args([format!("--reuid={user}"), format!("--regid={user}")]);
-    as_writer.arg(match case.writer {
-        Writer::Member => format!("--groups={GROUP}"),
-        _ => "--clear-groups".into(),
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            become_user().unwrap();
+            act();
+        });
     });
-    let mut command = match case.how {
-        How::Splice | How::Allocate | How::Copy => {
-            let mut command = as_writer;
-            command.arg(program);
-            command.args(["--exact", "write_what_is_asked_for"]);
-            match case.how {
-                How::Splice => command.env(WRITE_HOW, "splice"),
-                How::Allocate => command.env(WRITE_HOW, "allocate"),
-                _ => command.env(WRITE_HOW, source_of(file)),
-            };
-            command.env(WRITE_TO, open.map_or(file.as_os_str(), |_| OsStr::new("")));
-            command.stdin(open.map_or(Stdio::null(), |open| open.try_clone().unwrap().into()));
-            command.stdout(Stdio::null());
-            command
-        }
-        How::Write | How::Append | How::Truncate => {
-            let to = match (open, case.how) {
-                (Some(_), _) => "",
-                (None, How::Append) => ">>\"$0\"",
-                (None, How::Truncate) => ">\"$0\"",
-                (None, _) => "1<>\"$0\"",
-            };
-            let mut command = as_writer;
-            command.args(["sh", "-c", &format!("printf abc {to}")]);
-            command.arg(file);
-            if let Some(open) = open {
-                command.stdout(open.try_clone().unwrap());
-            }
-            command
-        }
+}
+
+/// Who writes as `case` says opens `file`, unless it is `open`, and writes to it.
+fn write(case: Case, file: &Path, open: Option<&File>) {
+    let mut options = OpenOptions::new();
+    match case.how {
+        How::Write => options.read(true).write(true),
+        How::Append => options.append(true),
+        How::Truncate => options.write(true).truncate(true),
+        How::Splice | How::Allocate | How::Copy => options.write(true),
     };
-    let status = command.status().unwrap();
-    assert!(status.success(), "{case:?}");
+    let act = || {
+        // A descriptor that only the writer closes.
+        let opened = open.map_or_else(|| options.open(file), File::try_clone);
+        let mut opened = opened.unwrap();
+        let written = match case.how {
+            How::Write | How::Append | How::Truncate => Ok(opened.write(b"abc").unwrap()),
+            How::Splice => {
+                let (from, mut to) = std::io::pipe().unwrap();
+                to.write_all(b"abc").unwrap();
+                let flags = rustix::pipe::SpliceFlags::empty();
+                rustix::pipe::splice(&from, None, &opened, None, 3, flags)
+            }
+            How::Allocate => {
+                rustix::fs::fallocate(&opened, FallocateFlags::empty(), 0, 3).map(|()| 3)
+            }
+            How::Copy => {
+                let from = File::open(source_of(file)).unwrap();
+                rustix::fs::copy_file_range(from, None, &opened, None, 3)
+            }
+        };
+        assert_eq!(written, Ok(3), "{case:?}");
+    };
+    match case.writer {
+        Writer::Root => acting(0, &[], act),
+        Writer::Stranger | Writer::Owner => acting(OTHER, &[], act),
+        Writer::Member => acting(OTHER, &[GROUP], act),
+    }
 }
 
 /// Goes through `case` with `path`; the mode that the file has then.
-fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
+fn mode_after(case: Case, path: &Path) -> u32 {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o777);
     drop(options.open(path).unwrap());
@@ -206,7 +185,7 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
         }
     }
     fs::set_permissions(path, permissions(case.mode)).unwrap();
-    write(case, program, path, writer.as_ref());
+    write(case, path, writer.as_ref());
     drop((reader, writer));
     // Asked for alone: what has changed besides would have all be asked for.
     let (flags, mask) = (AtFlags::empty(), StatxFlags::MODE);
@@ -221,22 +200,20 @@ fn mode_after(case: Case, program: &Path, path: &Path) -> u32 {
     mode
 }
 
-/// The directory to compare with, and this program where everybody may run it.
-fn native() -> (tempfile::TempDir, PathBuf) {
+/// The directory to compare with.
+fn native() -> tempfile::TempDir {
     let native = tempfile::tempdir().unwrap();
     fs::set_permissions(native.path(), permissions(0o777)).unwrap();
-    let program = native.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    (native, program)
+    native
 }
 
-fn compare(native: &Path, program: &Path, mount: &Mount) {
+fn compare(native: &Path, mount: &Mount) {
     for (number, case) in cases().into_iter().enumerate() {
         let name = number.to_string();
         let file = native.join(&name);
-        let expected = mode_after(case, program, &file);
+        let expected = mode_after(case, &file);
         fs::remove_file(file).unwrap();
-        let above = mode_after(case, program, &mount.path(&name));
+        let above = mode_after(case, &mount.path(&name));
         let below = fs::metadata(mount.below(&name)).unwrap().mode() & 0o7777;
         assert_eq!(
             format!("{above:o} above, {below:o} below"),
@@ -248,8 +225,8 @@ fn compare(native: &Path, program: &Path, mount: &Mount) {
 
 #[test]
 fn bits_are_those_of_the_native_file_system() {
-    let (native, program) = native();
-    each_preset(|mount| compare(native.path(), &program, mount));
+    let native = native();
+    each_preset(|mount| compare(native.path(), mount));
 }
 
 /// Nothing tells who has a file open, nor a write from chown(path, -1, -1).
@@ -260,8 +237,8 @@ fn bits_are_those_of_the_native_file_system_where_opens_are_not_told() {
     }
     let settings = Preset::Fast.settings().lower(Lower::Watch);
     let mount = Mount::with(with_io(settings, IoMode::Cached));
-    let (native, program) = native();
-    compare(native.path(), &program, &mount);
+    let native = native();
+    compare(native.path(), &mount);
     let file = mount.path("another's");
     fs::write(&file, "").unwrap();
     for (user, left) in [(65534, 0o6755), (1, 0o755)] {
@@ -315,17 +292,6 @@ fn a_default_acl_leaves_the_set_group_id_bit() {
         acl.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
         acl.extend(u32::MAX.to_le_bytes());
     }
-    let set_as_owner = |directory: PathBuf, name: &'static str| {
-        let acl = acl.clone();
-        let owner = std::thread::spawn(move || {
-            let (user, group) = (Uid::from_raw(OWNER), Gid::from_raw(OWNER));
-            rustix::thread::set_thread_groups(&[]).unwrap();
-            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
-            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-            rustix::fs::setxattr(&directory, name, &acl, XattrFlags::empty()).unwrap();
-        });
-        owner.join().unwrap();
-    };
     each_preset(|mount| {
         let directory = mount.path("d");
         fs::create_dir(&directory).unwrap();
@@ -335,7 +301,9 @@ fn a_default_acl_leaves_the_set_group_id_bit() {
             ("system.posix_acl_default", 0o2775),
             ("system.posix_acl_access", 0o755),
         ] {
-            set_as_owner(directory.clone(), name);
+            acting(OWNER, &[], || {
+                rustix::fs::setxattr(&directory, name, &acl, XattrFlags::empty()).unwrap();
+            });
             for path in [&directory, &mount.below("d")] {
                 let mode = fs::metadata(path).unwrap().mode() & 0o7777;
                 assert_eq!(mode, left, "{mode:o} after {name}");
