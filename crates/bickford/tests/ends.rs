@@ -434,6 +434,7 @@ fn a_device_that_does_not_wait_is_made_to() {
         fcntl_setfl(&passed_on, OFlags::NONBLOCK).unwrap();
         let (subject, _let_go) = Subject::new();
         let session = Session::on_mount(subject, mounted, config).unwrap();
+        let watchdog = support::watch(dir.path().to_owned(), session.connection());
         let flags = fcntl_getfl(&passed_on).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK), "{flags:?}");
         drop(passed_on);
@@ -441,6 +442,7 @@ fn a_device_that_does_not_wait_is_made_to() {
         session.unmount(Unmount::Lazy).unwrap();
         session.wait();
         drop(session);
+        drop(watchdog);
         nothing_is_left();
     });
 }
