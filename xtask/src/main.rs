@@ -9,6 +9,7 @@ const USAGE: &str = "usage: cargo xtask tidy
 
   tidy    check the rules that neither rustfmt nor clippy knows:
           file and function length, unsafe outside its home, dead files,
+          tests' skips that Cargo hides,
           marks of unfinished work, trailing blanks, what README.md refers to,
           which measurements are kept, the Rust that dependencies need,
           the licences beside what is published";

@@ -74,9 +74,9 @@ fn a_write_back_cache_fills_an_eighth_of_it() {
     assert!(found > 0 && found <= most, "{found} of at most {most}");
     let kernels = max_bytes(&free);
     if kernels <= most {
-        eprintln!(
+        crate::common::say(format_args!(
             "tells little: this machine has so little memory that {kernels} bytes are the kernel's own limit"
-        );
+        ));
     }
 }
 

@@ -216,7 +216,7 @@ impl Combination {
         ];
         for one in &mut set {
             if let Some(reason) = one.missing() {
-                eprintln!("left out: {one}: {reason}");
+                crate::say(format_args!("left out: {one}: {reason}"));
             }
             if !has_uring() {
                 one.transport = Transport::Dev;
@@ -232,7 +232,7 @@ impl Combination {
     fn has_kernel(&self) -> bool {
         let missing = self.missing();
         if let Some(reason) = missing {
-            eprintln!("left out: {self}: {reason}");
+            crate::say(format_args!("left out: {self}: {reason}"));
         }
         missing.is_none()
     }

@@ -40,11 +40,17 @@ pub use sys::{FileHandle, LockKind, SharedMap, close, locked_by, record_lock, wr
 pub use tree::{describe, same_tree};
 pub use watchdog::{Watchdog, wait_for};
 
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long one body may take on one mount before it counts as hanging.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Writes to standard error where the output of tests that pass is captured, too.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// Whether the full lengths are asked for (`BICKFORD_LENGTH=full`) rather than those that `make test`
 /// has time for.

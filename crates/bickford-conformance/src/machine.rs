@@ -41,7 +41,9 @@ pub fn maps_shared(directory: &Path) -> bool {
         "map a file in {}: {error}",
         directory.display()
     );
-    eprintln!("left out: files with direct I/O cannot be mapped shared; Linux 6.6 is needed");
+    crate::say(format_args!(
+        "left out: files with direct I/O cannot be mapped shared; Linux 6.6 is needed"
+    ));
     false
 }
 

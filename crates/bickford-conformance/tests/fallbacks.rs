@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bickford_conformance::{
     BODY_DEADLINE, Combination, Finished, Io, Mount, OpenDevice, Preset, Scratch, StartLine,
-    Transport, Watchdog, command_path, ordinary_user, passes_through, require_root, run, wait_for,
+    Transport, Watchdog, command_path, ordinary_user, passes_through, require_root, run, say,
+    wait_for,
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -34,7 +35,9 @@ fn without_uring(scratch: &Scratch, arguments: &[&str]) -> Command {
 fn uring_known() -> bool {
     let known = Path::new(ENABLE_URING).exists();
     if !known {
-        eprintln!("left out: this kernel has no FUSE over io_uring");
+        say(format_args!(
+            "left out: this kernel has no FUSE over io_uring"
+        ));
     }
     known
 }
@@ -159,7 +162,7 @@ fn watching_without_privileges_is_said_and_the_cache_is_short() {
 fn a_lower_too_deep_for_pass_through_goes_through_the_daemon() {
     require_root();
     if !passes_through() {
-        return eprintln!("left out: Linux passes through from 6.9 on");
+        return say(format_args!("left out: Linux passes through from 6.9 on"));
     }
     let scratch = Scratch::new("deep");
     let passthrough = Combination::fast(Transport::Dev, Io::Passthrough);
@@ -183,7 +186,9 @@ const LATENCY_DEVICE: &str = "/dev/cpu_dma_latency";
 fn low_latency_holds_the_device_while_requests_come() {
     require_root();
     if !Path::new(LATENCY_DEVICE).exists() {
-        eprintln!("left out: no {LATENCY_DEVICE}; the kernel needs CONFIG_CPU_IDLE");
+        say(format_args!(
+            "left out: no {LATENCY_DEVICE}; the kernel needs CONFIG_CPU_IDLE"
+        ));
         return;
     }
     let scratch = Scratch::new("latency");

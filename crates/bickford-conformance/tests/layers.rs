@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bickford_conformance::{
     Combination, Io, Mount, Preset, Scratch, Transport, close, full_length, passes_through,
-    require_root, run, wait_for,
+    require_root, run, say, wait_for,
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ fn with_layer(lower: &Path, combination: &Combination, layer: &str) -> Mount {
 fn a_log_leaves_kernel_pass_through_on() {
     require_root();
     if !passes_through() {
-        return eprintln!("left out: Linux passes through from 6.9 on");
+        return say(format_args!("left out: Linux passes through from 6.9 on"));
     }
     let scratch = Scratch::new("layer-log");
     let log = scratch.path().join("operations");
@@ -55,7 +55,7 @@ fn close_fails_as_a_fault_says_in_every_io_mode() {
     let scratch = Scratch::new("layer-flush");
     for io in [Io::Passthrough, Io::Cached, Io::Direct, Io::Plain] {
         if io == Io::Passthrough && !passes_through() {
-            eprintln!("left out: Linux passes through from 6.9 on");
+            say(format_args!("left out: Linux passes through from 6.9 on"));
             continue;
         }
         let combination = Combination::fast(Transport::Dev, io);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bickford_conformance::{
-    BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, full_length, require_root, run,
+    BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, full_length, require_root, run, say,
 };
 
 /// Features of Linux and ext4; the two users are on every Debian. The other file system, for EXDEV,
@@ -126,7 +126,9 @@ fn every_result_where_mounts_can_be_mapped_is_that_of_the_lower_file_system() {
             .start();
         let mount = match mount {
             Err(error) if error.log.contains("Linux 6.12 is needed") => {
-                return eprintln!("left out: this kernel allows no id-mapped mounts of FUSE");
+                return say(format_args!(
+                    "left out: this kernel allows no id-mapped mounts of FUSE"
+                ));
             }
             mount => mount.expect("the mount"),
         };

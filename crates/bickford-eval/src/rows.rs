@@ -524,7 +524,7 @@ mod tests {
         std::fs::write(&script, text).unwrap();
         match std::process::Command::new("postmark").arg(&script).output() {
             Ok(output) => assert!(output.status.success(), "{output:?}"),
-            Err(error) => eprintln!("left out: postmark: {error}"),
+            Err(error) => crate::terminal::warn(&format!("left out: postmark: {error}")),
         }
     }
 

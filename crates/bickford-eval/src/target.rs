@@ -483,7 +483,7 @@ mod tests {
     #[test]
     fn a_mount_that_has_to_be_forced_is_an_error() {
         if !crate::host::is_root() {
-            eprintln!("skipped: mounting needs root");
+            crate::terminal::warn("skipped: mounting needs root");
             return;
         }
         let directory = tempfile::tempdir().unwrap();

@@ -300,7 +300,7 @@ mod tests {
             };
             for job in [warm, run] {
                 let Some(before) = bytes_read() else {
-                    eprintln!("skipped: no /proc/thread-self/io");
+                    crate::terminal::warn("skipped: no /proc/thread-self/io");
                     return;
                 };
                 perform(&job).unwrap();

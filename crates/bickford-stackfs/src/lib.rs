@@ -209,3 +209,10 @@ impl Inner {
         self.in_force().write_back
     }
 }
+
+/// Writes to standard error where the output of tests that pass is captured, too.
+#[cfg(test)]
+fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -178,7 +178,7 @@ fn check(subject: &Through, filesystem: impl FileSystem, config: SessionConfig) 
     let fixture = Fixture::new(filesystem, config);
     let negotiated = fixture.session().negotiated().unwrap();
     if !negotiated.protocol.flags.contains(InitFlags::PASSTHROUGH) {
-        println!("SKIPPED: kernel pass-through needs Linux 6.9");
+        support::say(format_args!("SKIPPED: kernel pass-through needs Linux 6.9"));
         return fixture.finish();
     }
     let path = fixture.path("file");

@@ -110,7 +110,7 @@ fn has_huge_pages() -> bool {
     };
     let given = of("hpage_pmd_size").trim() == "2097152" && !of("enabled").contains("[never]");
     if !given {
-        println!("SKIPPED: no huge pages of 2 MiB for programs");
+        support::say(format_args!("SKIPPED: no huge pages of 2 MiB for programs"));
     }
     given
 }

@@ -44,7 +44,7 @@ fn can_trace() -> bool {
     let events = tracefs().map(|root| root.join("events/fuse/fuse_request_send"));
     let can = events.as_ref().is_ok_and(|path| path.exists());
     if !can {
-        println!("SKIPPED: no FUSE tracepoints: {events:?}");
+        support::say(format_args!("SKIPPED: no FUSE tracepoints: {events:?}"));
     }
     can
 }

@@ -1,6 +1,7 @@
 //! An example that runs in a process of its own, with a watchdog.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -20,6 +21,11 @@ pub(crate) fn full_length() -> bool {
     std::env::var("BICKFORD_LENGTH").is_ok_and(|length| length == "full")
 }
 
+/// Writes to standard error where the output of tests that pass is captured, too.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// A mounted example. Unmounted when dropped.
 pub(crate) struct Example {
     child: Child,
@@ -37,11 +43,15 @@ pub(crate) fn can_mount() -> bool {
     match device {
         Ok(_) if rustix::process::geteuid().is_root() => true,
         Ok(_) => {
-            eprintln!("SKIPPED: not root, and the examples are mounted");
+            say(format_args!(
+                "SKIPPED: not root, and the examples are mounted"
+            ));
             false
         }
         Err(error) => {
-            eprintln!("SKIPPED: /dev/fuse: {error}; load the kernel module fuse");
+            say(format_args!(
+                "SKIPPED: /dev/fuse: {error}; load the kernel module fuse"
+            ));
             false
         }
     }
@@ -54,7 +64,9 @@ pub(crate) fn transports() -> Vec<&'static str> {
     if enabled.trim() == "Y" {
         return vec!["dev", "uring"];
     }
-    eprintln!("SKIPPED: io_uring: {parameter} is {enabled:?}, not Y");
+    say(format_args!(
+        "SKIPPED: io_uring: {parameter} is {enabled:?}, not Y"
+    ));
     vec!["dev"]
 }
 

@@ -14,7 +14,7 @@ use bickford::trace::control;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::example::{can_mount, lazily_unmount};
+use crate::example::{can_mount, lazily_unmount, say};
 
 const MEMFS: &str = env!("CARGO_BIN_EXE_memfs");
 const HELLO: &str = env!("CARGO_BIN_EXE_hello-path");
@@ -349,7 +349,9 @@ fn a_helper_of_mount_answers_as_mount_wants() {
 fn mount_fuse3_finds_it_and_changes_its_flags() {
     let Some(place) = Place::new() else { return };
     if !Path::new("/sbin/mount.fuse3").exists() {
-        eprintln!("SKIPPED: no /sbin/mount.fuse3; install the fuse3 package");
+        say(format_args!(
+            "SKIPPED: no /sbin/mount.fuse3; install the fuse3 package"
+        ));
         return;
     }
     let program = place.link(HELLO, "hello-path");

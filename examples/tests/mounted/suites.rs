@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::example::{Example, can_mount, full_length, transports};
+use crate::example::{Example, can_mount, full_length, say, transports};
 
 const PJDFSTEST: &str = r#"
 [features]
@@ -57,7 +57,9 @@ fn run(command: &mut Command) -> Option<String> {
         }
         Err(error) => {
             let program = command.get_program().display();
-            eprintln!("SKIPPED: {program}: {error}; scripts/prerequisites.sh test installs it");
+            say(format_args!(
+                "SKIPPED: {program}: {error}; scripts/prerequisites.sh test installs it"
+            ));
             None
         }
     }

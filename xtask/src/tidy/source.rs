@@ -1,4 +1,4 @@
-//! Rules for Rust source: function length, `unsafe` outside its home.
+//! Rules for Rust source: function length, `unsafe` outside its home, skips that nobody sees.
 
 use std::path::{Component, Path};
 
@@ -13,6 +13,9 @@ const FUNCTION_LINES: usize = 70;
 /// Places besides `sys/` where `unsafe` is at home: the C interface, and the adapters of other
 /// libraries, which are no part of the product.
 const UNSAFE_HOMES: &[&str] = &["crates/bickford-ffi", "bench/compare/peers"];
+
+/// How what a test leaves out begins.
+const LEFT_OUT: &[&str] = &["skipped", "left out"];
 
 pub(super) fn check(path: &Path, contents: &str, findings: &mut Vec<Finding>) {
     let mut report =
@@ -32,10 +35,18 @@ pub(super) fn check(path: &Path, contents: &str, findings: &mut Vec<Finding>) {
             format!("fn {name} has {lines} lines; the limit is {FUNCTION_LINES}: cut it"),
         );
     }
-    if unsafe_at_home(path) {
+    let Ok(tokens) = contents.parse::<TokenStream>() else {
         return;
+    };
+    let mut lines = Vec::new();
+    unseen_skips(tokens.clone(), &mut lines);
+    for line in lines {
+        report(
+            line,
+            "Cargo shows no output of tests that pass: write to std::io::stderr()".to_owned(),
+        );
     }
-    if let Ok(tokens) = contents.parse::<TokenStream>() {
+    if !unsafe_at_home(path) {
         let mut lines = Vec::new();
         unsafe_tokens(tokens, &mut lines);
         for line in lines {
@@ -63,6 +74,30 @@ fn unsafe_tokens(tokens: TokenStream, lines: &mut Vec<usize>) {
             _ => {}
         }
     }
+}
+
+/// Lines of macros that print what is left out: a test's output is captured there.
+fn unseen_skips(tokens: TokenStream, lines: &mut Vec<usize>) {
+    let mut prints = false;
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) => prints = ident == "println" || ident == "eprintln",
+            TokenTree::Group(group) => {
+                if prints && group.stream().into_iter().next().is_some_and(is_skip) {
+                    lines.push(group.span_open().start().line);
+                }
+                unseen_skips(group.stream(), lines);
+                prints = false;
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+fn is_skip(token: TokenTree) -> bool {
+    let text = token.to_string().to_lowercase();
+    let words = text.strip_prefix('"');
+    words.is_some_and(|words| LEFT_OUT.iter().any(|begin| words.starts_with(begin)))
 }
 
 /// Line, name and length of each function over the limit.
@@ -151,6 +186,23 @@ mod tests {
             assert!(messages(path, code).is_empty(), "{path}");
         }
         assert_eq!(messages("crates/bickford/src/system.rs", code).len(), 1);
+    }
+
+    #[test]
+    fn skips_are_not_said_where_output_is_captured() {
+        for code in [
+            "fn f() { println!(\"SKIPPED: no {}\", 1) }\n",
+            "fn f() { m! { std::eprintln!(\"left out\") } }\n",
+        ] {
+            assert_eq!(messages("tests/a.rs", code).len(), 1, "{code}");
+        }
+        for code in [
+            "fn f() { say(format_args!(\"skipped: no {}\", 1)) }\n",
+            "fn f() { eprintln!(\"mount: skipped\") }\n",
+            "fn f() { let println = 1; g(\"skipped\"); }\n",
+        ] {
+            assert!(messages("tests/a.rs", code).is_empty(), "{code}");
+        }
     }
 
     #[test]

@@ -291,6 +291,8 @@ pub(crate) fn in_namespace(test: &str, place: &Place, fuse_conf: &str) -> bool {
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"]);
         let output = run(command.env(NAMESPACE, "1"));
+        // It may have left something out.
+        let _ = std::io::stderr().write_all(&output.stderr);
         let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
         assert!(
             output.status.success() && passed,

@@ -12,8 +12,8 @@ use std::fs;
 use std::path::Path;
 
 use bickford_conformance::{
-    BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, maps_shared, require_root, tells_birth,
-    tells_holes,
+    BODY_DEADLINE, Combination, Mount, Scratch, Watchdog, maps_shared, require_root, say,
+    tells_birth, tells_holes,
 };
 
 /// What a check saw: a line for each thing.
@@ -58,10 +58,14 @@ fn compare(test: &str, checks: &[Check]) {
                 && (births || name != owners::BIRTH)
         };
         if !holes {
-            eprintln!("left out: where files have holes; Linux 6.16 is needed");
+            say(format_args!(
+                "left out: where files have holes; Linux 6.16 is needed"
+            ));
         }
         if !births {
-            eprintln!("left out: when files were born; Linux 6.6 is needed");
+            say(format_args!(
+                "left out: when files were born; Linux 6.6 is needed"
+            ));
         }
         let (checks, native): (Vec<Check>, Vec<&Seen>) = checks
             .iter()

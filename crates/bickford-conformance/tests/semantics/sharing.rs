@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bickford_conformance::{SharedMap, run, write_by_ring};
+use bickford_conformance::{SharedMap, run, say, write_by_ring};
 use rustix::fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps};
 
 use super::{Check, Seen, saw};
@@ -169,7 +169,7 @@ fn direct_writes_and_readers(top: &Path) -> Seen {
         .open(&path)
         .expect("open");
     if let Err(error) = write_by_ring(&direct, &[], 0) {
-        eprintln!("left out: direct writes by io_uring: {error}");
+        say(format_args!("left out: direct writes by io_uring: {error}"));
         return seen;
     }
     let done = AtomicBool::new(false);

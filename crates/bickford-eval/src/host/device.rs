@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn what_is_free_is_told_of_a_full_device_only() {
         if !crate::host::is_root() {
-            eprintln!("skipped: mounting needs root");
+            crate::terminal::warn("skipped: mounting needs root");
             return;
         }
         let (work, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn a_device_that_others_detach_stays_until_its_end() {
         if !crate::host::is_root() {
-            eprintln!("skipped: a loop device needs root");
+            crate::terminal::warn("skipped: a loop device needs root");
             return;
         }
         let work = tempfile::tempdir().unwrap();

@@ -86,7 +86,7 @@ impl blocking::FileSystem for Late {
 #[test]
 fn a_mount_serves_before_its_row_is_measured() {
     if !crate::host::is_root() || fs::File::open("/dev/fuse").is_err() {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
+        crate::terminal::warn("skipped: mounting needs root and /dev/fuse");
         return;
     }
     let place = tempfile::tempdir().unwrap();

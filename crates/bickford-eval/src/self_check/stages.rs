@@ -330,11 +330,11 @@ mod tests {
         if !rustix::process::geteuid().is_root()
             || crate::measure::tracepoints::provide_tracefs().is_err()
         {
-            eprintln!("skipped: mounting and tracing need root and tracefs");
+            crate::terminal::warn("skipped: mounting and tracing need root and tracefs");
             return None;
         }
         if let Err(error) = Tracepoints::open(None) {
-            eprintln!("left out: {error}");
+            crate::terminal::warn(&format!("left out: {error}"));
             return None;
         }
         let options = MountOptions::new().fsname("bickford-test");

@@ -108,7 +108,7 @@ fn errors(root: &Path) -> Vec<String> {
 fn an_error_of_close_ends_every_workload() {
     let device = std::fs::File::open("/dev/fuse");
     if !crate::host::is_root() || device.is_err() {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
+        crate::terminal::warn("skipped: mounting needs root and /dev/fuse");
         return;
     }
     let place = tempfile::tempdir().unwrap();

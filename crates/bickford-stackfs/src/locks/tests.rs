@@ -143,7 +143,7 @@ fn what_a_thread_sets_while_the_locks_of_its_process_move_is_set() {
 #[test]
 fn locks_that_cannot_be_told_do_not_move() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root hides /proc from a thread");
+        crate::say(format_args!("SKIPPED: only root hides /proc from a thread"));
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -227,7 +227,7 @@ mod tests {
             let builder = StackFs::builder(lower.path()).settings(settings);
             let stackfs = builder.build().unwrap();
             if !stackfs.is_watched() {
-                eprintln!("skipped: only root watches a file system");
+                crate::say(format_args!("skipped: only root watches a file system"));
                 return;
             }
             let init = InitIn {

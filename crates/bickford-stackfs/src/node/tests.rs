@@ -160,12 +160,12 @@ fn a_removed_directory_stays_until_it_is_forgotten() {
 #[test]
 fn an_id_that_is_used_again_leads_to_the_new_directory() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("skipped: no /dev/shm");
+        crate::say(format_args!("skipped: no /dev/shm"));
         return;
     };
     let nodes = nodes(dir.path(), true);
     if nodes.identity() != "table of file handles" {
-        eprintln!("skipped: nodes are {}", nodes.identity());
+        crate::say(format_args!("skipped: nodes are {}", nodes.identity()));
         return;
     }
     let mut seen = std::collections::HashMap::new();
@@ -205,7 +205,7 @@ impl Drop for Mounted {
 #[test]
 fn mounts_that_are_found_at_once_have_the_same_files() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root mounts");
+        crate::say(format_args!("skipped: only root mounts"));
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -156,10 +156,10 @@ mod tests {
                     fs::remove_file(directory.path().join("other")).unwrap();
                 }
             });
-            for _ in 0..2000 {
+            'files: for _ in 0..2000 {
                 fs::write(&path, "").unwrap();
                 let Ok((handle, _)) = name_to_handle(root.as_fd(), c"f", AtFlags::empty()) else {
-                    eprintln!("skipped: no file handles here");
+                    crate::say(format_args!("skipped: no file handles here"));
                     break;
                 };
                 fs::remove_file(&path).unwrap();
@@ -167,8 +167,8 @@ mod tests {
                     match open_by_handle(root.as_fd(), &handle, OFlags::PATH) {
                         Err(Errno::STALE) => {}
                         Err(Errno::PERM) => {
-                            eprintln!("skipped: CAP_DAC_READ_SEARCH is missing");
-                            break;
+                            crate::say(format_args!("skipped: CAP_DAC_READ_SEARCH is missing"));
+                            break 'files;
                         }
                         other => {
                             over.store(true, Ordering::Relaxed);
@@ -188,15 +188,19 @@ mod tests {
         fs::write(directory.path().join("later"), "").unwrap();
         let named = name_to_handle(root.as_fd(), c"later", AtFlags::empty());
         let Ok((later, _)) = named else {
-            eprintln!("skipped: no file handles here");
+            crate::say(format_args!("skipped: no file handles here"));
             return;
         };
         match open_by_handle(root.as_fd(), &later, OFlags::PATH) {
-            Err(Errno::PERM) => return eprintln!("skipped: CAP_DAC_READ_SEARCH is missing"),
+            Err(Errno::PERM) => {
+                return crate::say(format_args!("skipped: CAP_DAC_READ_SEARCH is missing"));
+            }
             opened => drop(opened.unwrap()),
         }
         if later.kind() != HANDLE_INODE_GENERATION || names_any(&later) {
-            eprintln!("skipped: handles have no generation here, or 0");
+            crate::say(format_args!(
+                "skipped: handles have no generation here, or 0"
+            ));
             return;
         }
         let mut bytes = later.bytes().to_vec();

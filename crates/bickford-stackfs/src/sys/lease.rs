@@ -47,10 +47,10 @@ mod tests {
         let reader = File::open(&path).unwrap();
         let asked = || is_open_for_writing(reader.as_fd());
         if asked() == Err(Errno::INVAL) {
-            return eprintln!(
+            return crate::say(format_args!(
                 "skipped: no leases on the file system of {}",
                 path.display()
-            );
+            ));
         }
         assert_eq!(asked(), Ok(false));
         let writer = OpenOptions::new().write(true).open(&path).unwrap();

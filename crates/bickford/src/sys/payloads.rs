@@ -260,7 +260,9 @@ mod tests {
     #[test]
     fn what_much_went_through_lies_in_huge_pages() {
         if !has_huge_pages() {
-            return println!("SKIPPED: no huge pages of {HUGE} bytes for programs");
+            return crate::watchdog::say(format_args!(
+                "SKIPPED: no huge pages of {HUGE} bytes for programs"
+            ));
         }
         let areas = Areas::new(1 << 20);
         let (first, second, third) = (

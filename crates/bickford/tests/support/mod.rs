@@ -33,12 +33,14 @@ pub fn can_mount() -> bool {
     let root = rustix::process::geteuid().is_root();
     let device = File::options().read(true).write(true).open("/dev/fuse");
     if let Err(error) = &device {
-        println!(
+        say(format_args!(
             "SKIPPED: open /dev/fuse: {error}; modprobe fuse, or give the container the device"
-        );
+        ));
     }
     if !root {
-        println!("SKIPPED: mounting needs root; run the tests as root");
+        say(format_args!(
+            "SKIPPED: mounting needs root; run the tests as root"
+        ));
     }
     root && device.is_ok()
 }
@@ -48,12 +50,12 @@ pub fn can_use_io_uring() -> bool {
     if io_uring_obstacle().is_some()
         && let Err(error) = std::fs::write(PARAMETER, "Y")
     {
-        println!("SKIPPED: write {PARAMETER}: {error}");
+        say(format_args!("SKIPPED: write {PARAMETER}: {error}"));
         return false;
     }
     match io_uring_obstacle() {
         Some(obstacle) => {
-            println!("SKIPPED: io_uring cannot be had: {obstacle}");
+            say(format_args!("SKIPPED: io_uring cannot be had: {obstacle}"));
             false
         }
         None => true,

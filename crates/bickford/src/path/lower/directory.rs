@@ -423,7 +423,9 @@ mod tests {
             [lower.join("file"), lower.clone()].map(|path| path.metadata().unwrap().atime() == 0)
         };
         if read(&directory) != [false, false] {
-            eprintln!("SKIPPED: the directory of temporary files keeps no access times");
+            crate::watchdog::say(format_args!(
+                "SKIPPED: the directory of temporary files keeps no access times"
+            ));
             return;
         }
         for (flags, expected) in [
@@ -533,7 +535,7 @@ mod tests {
     #[test]
     fn what_is_made_is_given_with_its_permissions() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: not root, and owners are changed");
+            crate::watchdog::say(format_args!("SKIPPED: not root, and owners are changed"));
             return;
         }
         let (temporary, directory) = shown();

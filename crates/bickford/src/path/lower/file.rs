@@ -290,7 +290,9 @@ mod tests {
         let (first, second) = (c"user.first", c"user.second");
         match file.set_xattr(SetXattr::new(first, b"1")) {
             Err(Errno::OPNOTSUPP) => {
-                eprintln!("SKIPPED: the temporary directory has no extended attributes");
+                crate::watchdog::say(format_args!(
+                    "SKIPPED: the temporary directory has no extended attributes"
+                ));
                 return;
             }
             set => set.unwrap(),

@@ -17,7 +17,7 @@ use crate::dispatch::{Server, ServerConfig};
 use crate::mount::{MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use crate::transport::TransportChoice;
-use crate::watchdog::{DEADLINE, Watchdog, watch};
+use crate::watchdog::{DEADLINE, Watchdog, say, watch};
 use crate::{Blocking, Context, MountedSession, NodeId, Session, SessionConfig};
 
 fn wait_until(what: &str, done: impl Fn() -> bool) {
@@ -145,7 +145,9 @@ impl Drop for Mounted {
 #[test]
 fn a_worker_that_cannot_be_started_is_started_later() {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: mounting needs root; run the tests as root");
+        say(format_args!(
+            "SKIPPED: mounting needs root; run the tests as root"
+        ));
         return;
     }
     let config = SessionConfig::default()

@@ -17,7 +17,7 @@ use crate::mount::{MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use crate::sys::thread::{Policy, policy};
 use crate::transport::{Transport, TransportChoice};
-use crate::watchdog::{DEADLINE, show_connections, watch};
+use crate::watchdog::{DEADLINE, say, show_connections, watch};
 use crate::{Blocking, Context, FileSystem, MountedSession, NodeId, Reply, Session, SessionConfig};
 
 thread_local! {
@@ -63,11 +63,13 @@ fn serving(
     body: impl FnOnce(&Path, &MountedSession),
 ) -> Option<()> {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: mounting needs root; run the tests as root");
+        say(format_args!(
+            "SKIPPED: mounting needs root; run the tests as root"
+        ));
         return None;
     }
     if let Some(obstacle) = io_uring_obstacle() {
-        println!("SKIPPED: {obstacle}");
+        say(format_args!("SKIPPED: {obstacle}"));
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -148,7 +150,7 @@ fn threads_that_cannot_be_started_leave_a_mount_over_dev_fuse() {
 fn refused_queues_end_a_session_that_insists_on_them() {
     PAYLOAD.set(Some(4096));
     if !rustix::process::geteuid().is_root() || io_uring_obstacle().is_some() {
-        println!("SKIPPED: io_uring cannot be had here");
+        say(format_args!("SKIPPED: io_uring cannot be had here"));
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -286,7 +288,9 @@ fn a_session_ends_though_replies_have_every_entry() {
     let queues = super::probe::possible_cpus().unwrap();
     let ours = sched_getaffinity(None).unwrap();
     if queues > 8 || (0..queues).any(|cpu| !ours.is_set(usize::from(cpu))) {
-        println!("SKIPPED: needs all CPUs, and not more than eight");
+        say(format_args!(
+            "SKIPPED: needs all CPUs, and not more than eight"
+        ));
         return;
     }
     let kept = Keeps::default();
@@ -338,14 +342,14 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 /// The first two CPUs that this process may use, where threads can yield.
 fn two_cpus() -> Option<[CpuSet; 2]> {
     if let Some(obstacle) = super::yielding_obstacle() {
-        println!("SKIPPED: {obstacle}");
+        say(format_args!("SKIPPED: {obstacle}"));
         return None;
     }
     let ours = sched_getaffinity(None).unwrap();
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
     let found = cpus.next().zip(cpus.next());
     if found.is_none() {
-        println!("SKIPPED: a caller cannot move on one CPU");
+        say(format_args!("SKIPPED: a caller cannot move on one CPU"));
     }
     let (first, second) = found?;
     Some([first, second].map(|cpu| super::spawn::only(u16::try_from(cpu).unwrap())))
