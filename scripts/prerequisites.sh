@@ -62,6 +62,8 @@ if [ "$purpose" = test ]; then
     need e2fsprogs mkfs.ext4
     need sqlite3 sqlite3
     need python3 python3
+    need perl perl
+    need postmark postmark
     need dosfstools mkfs.vfat
     need btrfs-progs mkfs.btrfs
     need valgrind valgrind

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::command_path;
 use crate::machine::ENABLE_URING;
-use crate::{command_path, run_ok};
 
 /// A named configuration of StackFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,15 +325,6 @@ pub fn passes_through() -> bool {
         let line = text.lines().find(|line| line.starts_with("pass-through"));
         line.expect("a line on pass-through").contains(" offered")
     })
-}
-
-/// Whether `bickford mount` has a flag, as its help says.
-#[must_use]
-pub fn flag_exists(flag: &str) -> bool {
-    static HELP: OnceLock<String> = OnceLock::new();
-    let help = HELP.get_or_init(|| run_ok(Command::new(command_path()).args(["mount", "--help"])));
-    help.split(|character: char| character.is_whitespace() || "=,[]".contains(character))
-        .any(|word| word == flag)
 }
 
 #[cfg(test)]

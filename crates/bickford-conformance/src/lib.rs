@@ -28,7 +28,7 @@ mod sys;
 mod tree;
 mod watchdog;
 
-pub use combination::{Combination, Io, Preset, Transport, flag_exists, passes_through};
+pub use combination::{Combination, Io, Preset, Transport, passes_through};
 pub use machine::{
     OpenDevice, fuse_mounts, maps_shared, ordinary_user, require_root, tells_birth, tells_holes,
 };

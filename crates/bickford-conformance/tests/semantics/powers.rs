@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use bickford_conformance::say;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -222,7 +223,9 @@ fn below_an_overlay(top: &Path) -> Seen {
     let flags = MountFlags::empty();
     let mounted = rustix::mount::mount("overlay", &merged, "overlay", flags, &*options);
     saw!(seen, mounted);
-    if mounted.is_err() {
+    if let Err(error) = mounted {
+        // Natively, too, if the kernel has none.
+        say(format_args!("left out: below an overlayfs: {error}"));
         return seen;
     }
     for (what, change) in CHANGES {
