@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bickford_conformance::{
     BODY_DEADLINE, Combination, Finished, Image, Mount, Scratch, SharedMap, Watchdog, command_path,
-    full_length, fuse_mounts, maps_shared, require_root, run, wait_for,
+    full_length, fuse_mounts, maps_shared, require_root, run, say, wait_for,
 };
 
 const FILE_BYTES: usize = 1 << 20;
@@ -227,6 +227,41 @@ fn an_aborted_connection_ends_its_callers_and_its_daemon() {
         load.all_fail();
         let status = mount.wait_for_daemon();
         // It tells by its status that this was no unmount, and takes the dead mount away.
+        assert!(!status.success(), "{status}: {}", mount.log());
+        assert!(mount.log().contains("aborted"), "{}", mount.log());
+        assert!(!mount.is_mounted(), "{}", mount.log());
+        drop(mount);
+        mount_again(&lower, &combination);
+    }
+}
+
+/// The kernel looks for requests that wait too long every 15 s.
+#[test]
+fn a_request_that_is_not_answered_in_time_ends_the_mount() {
+    require_root();
+    if !full_length() {
+        return say(format_args!(
+            "left out: a request timeout, which takes a minute; BICKFORD_LENGTH=full has it"
+        ));
+    }
+    let doctor = run(Command::new(command_path()).arg("doctor"));
+    if !doctor.output.contains("request timeout") {
+        return say(format_args!(
+            "left out: a request timeout; Linux 6.14 is needed"
+        ));
+    }
+    let scratch = Scratch::new("late");
+    for combination in Combination::few() {
+        eprintln!("== late on {combination}");
+        let lower = scratch.directory(&combination.to_string());
+        fs::write(lower.join("kept"), contents(3)).expect("write");
+        let mut mount = Mount::over(&lower, &combination)
+            .argument("--request-timeout=1")
+            .argument("--layer=delay:read=1000s")
+            .must_start();
+        let error = fs::read(mount.path().join("kept")).expect_err("nobody answers");
+        eprintln!("   the caller got: {error}");
+        let status = mount.wait_for_daemon();
         assert!(!status.success(), "{status}: {}", mount.log());
         assert!(mount.log().contains("aborted"), "{}", mount.log());
         assert!(!mount.is_mounted(), "{}", mount.log());

@@ -111,6 +111,28 @@ fn init_settles_the_lower_minor_and_offered_flags_only() {
 }
 
 #[test]
+fn init_tells_the_kernel_how_long_to_wait_for_an_answer() {
+    for seconds in [None, Some(0), Some(30)] {
+        let mut config = ServerConfig::default();
+        config.limits.request_timeout = seconds;
+        let mut kernel = before_init(config).kernel;
+        let (flags, flags2) = InitFlags::all().to_words();
+        let init = InitIn {
+            major: 7,
+            minor: 45,
+            flags,
+            flags2,
+            ..InitIn::default()
+        };
+        let out: InitOut = kernel.init_with(&init).unwrap().read().unwrap();
+        let flags = InitFlags::from_words(out.flags, out.flags2);
+        let told = flags.contains(InitFlags::REQUEST_TIMEOUT);
+        let told = told.then_some(out.request_timeout);
+        assert_eq!(told, seconds.filter(|seconds| *seconds > 0));
+    }
+}
+
+#[test]
 fn an_old_kernel_gets_an_answer_of_its_size() {
     for (minor, size) in [(4, 8), (22, 24), (23, 64)] {
         let mut kernel = before_init(ServerConfig::default()).kernel;
