@@ -116,9 +116,10 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     status for `sys.exit`; the file system is served in the background. With `-f` it is served here. A signal
     unmounts it, and mount(8) and fstab(5) can mount it.
 
-    `file_system` is a subclass of `FileSystem`, which is called with what is `Given`, in the process that serves. Where it
-    raises, nothing is mounted, and the user is told the exception. In the background the current directory is "/" once the mount
-    answers: relative paths of flags are to be made absolute there (`os.path.abspath`). `source` is what
+    `file_system` is a subclass of `FileSystem`, which is called with what is `Given`, in the process that serves. It may ask at the
+    terminal (`getpass`) and read standard input, which the background leaves afterwards. Where it raises, nothing is mounted, and the
+    user is told the exception. In the background the current directory is "/" once the mount answers: relative paths of flags are to
+    be made absolute there (`os.path.abspath`). `source` is what
     has to stand before the mount point, as the help calls it, a path unless `source_is_path` is false. `options` hold where the
     command line does not say otherwise, as for `mount`, and so are the numbers; `flags` are `Flag`s of the program's own.
     `arguments` stand in place of `sys.argv`, the program's name first.

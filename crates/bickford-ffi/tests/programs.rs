@@ -5,7 +5,8 @@
 #[path = "c_programs/building.rs"]
 mod building;
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bickford::mount::{MountEntry, Unmount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use building::{DEADLINE, clean_up, compile, compile_from, may_mount};
 
@@ -175,6 +177,82 @@ fn it_says_what_is_wrong() {
         1,
         "greeter: No such file or directory (os error 2)",
     );
+}
+
+/// Runs a program at a terminal of its own, where `typed` is typed when it has asked.
+fn run_at_terminal(program: &Path, words: &[&str], typed: &[u8]) -> Output {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let mut child = Command::new("setsid")
+        .args(["--ctty", "timeout", "--foreground", "50"])
+        .arg(program)
+        .args(words)
+        .stdin(theirs)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut asked = [0; 2];
+    let told = child.stderr.as_mut().unwrap();
+    told.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"? ");
+    // Its end is that of the terminal.
+    let mut ours = File::from(ours);
+    ours.write_all(typed).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn it_asks_whoever_called_it_before_it_leaves_the_terminal() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let file = place.path().join("file");
+    std::fs::write(&file, "world").unwrap();
+    let file = file.to_str().unwrap();
+    watched(place.path(), |mountpoint| {
+        let at = mountpoint.to_str().unwrap();
+        let words = ["--ask", "/dev/tty", file, at];
+        assert_silent(&run_at_terminal(&program, &words, b"Salut\n"));
+        assert_eq!(text(mountpoint.join("says")), "Salut world");
+        unmount(mountpoint, Unmount::Normal).unwrap();
+
+        // Both processes end, or standard error would not.
+        let ended = run_at_terminal(&program, &words, b"\x03");
+        assert!(!ended.status.success(), "{ended:?}");
+        assert_eq!(MountEntry::at(mountpoint).unwrap(), None);
+
+        let mut command = Command::new("timeout");
+        let command = command.args(["50", program.to_str().unwrap()]);
+        let mut child = command
+            .args(["--ask", "/dev/stdin", file, at])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"Ave\nno more\n").unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(text(mountpoint.join("says")), "Ave world");
+        unmount(mountpoint, Unmount::Normal).unwrap();
+    });
+}
+
+#[test]
+fn it_says_when_it_has_closed_what_it_was_started_with() {
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let refused = run(&program, &["closing", "x", "/mnt"]);
+    assert_refused(&refused, 1, "the program has closed descriptor");
 }
 
 #[test]

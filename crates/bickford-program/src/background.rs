@@ -1,9 +1,10 @@
 //! Going into the background, with a truthful exit status of the process that was called.
 //!
-//! The program runs itself again in a new session, with a socket as standard input, instead of forking:
-//! no thread and no lock of the first process can be lost. The second process writes into the socket what
-//! it has mounted, and then that the mount answers, or why it does not. The first acknowledges, and ends
-//! with it; if it ends without, the second takes its mount away and ends, too.
+//! The program runs itself again, with a socket beside what it has open, instead of forking: no thread and no
+//! lock of the first process can be lost. The second process opens what is to be served, with the terminal and the
+//! standard input of the first, then leaves both, mounts, and writes into the socket what it has mounted, and that the
+//! mount answers, or why it does not. The first acknowledges, and ends with it; if it ends without, the second takes
+//! its mount away and ends, too.
 
 mod front;
 mod report;
@@ -11,7 +12,7 @@ mod report;
 use std::ffi::{CString, OsString};
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -23,18 +24,24 @@ use std::time::{Duration, Instant};
 use bickford::MountedSession;
 use bickford::mount::{MountGuard, Unmount, UnmountError, Via, unmount_only};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
+use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::front::Front;
 use self::report::{Outcome, Place, Report};
 use crate::failure::{Failure, cure};
 use crate::status::Status;
+use crate::sys::take_socket;
 use crate::waiting::Waiting;
 use crate::{terminal, words};
 
 /// Set for the process in the background, which leaves its directory: to that.
 pub const MARK: &str = "BICKFORD_BACKGROUND";
+
+/// Set for it, too: `NUMBER:INODE:PID` of the descriptor with the socket, and the process that waits. Whatever a
+/// daemon itself runs inherits the word, but no such descriptor.
+const SOCKET: &str = "BICKFORD_BACKGROUND_SOCKET";
 
 /// What the waiting process writes when it has seen that the mount answers.
 const ACKNOWLEDGED: &[u8] = b"a";
@@ -100,11 +107,11 @@ fn start(socket: UnixStream) -> io::Result<Child> {
             .unwrap_or_else(|| OsString::from(terminal::name())),
     );
     let directory = std::env::current_dir().unwrap_or_default();
-    command
-        .args(words)
-        .env(MARK, directory)
-        .stdin(OwnedFd::from(socket));
-    // With the command its end of the socket is closed: without this the end of the report never comes.
+    let inode = rustix::fs::fstat(&socket)?.st_ino;
+    let told = format!("{}:{inode}:{}", socket.as_raw_fd(), std::process::id());
+    command.args(words).env(MARK, directory).env(SOCKET, told);
+    rustix::io::fcntl_setfd(&socket, FdFlags::empty())?;
+    // Its end of the socket is closed here with the function: without this the end of the report never comes.
     command.spawn()
 }
 
@@ -194,23 +201,39 @@ pub struct Background {
     front: Front,
 }
 
+/// The socket that `told` is about, with the process that waits; `None` where it is of another process.
+fn passed(told: &str) -> io::Result<Option<OwnedFd>> {
+    let parse = || -> Option<(RawFd, u64, i32)> {
+        let mut fields = told.splitn(3, ':');
+        let (number, inode) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        Some((number, inode, fields.next()?.parse().ok()?))
+    };
+    let Some((number, inode, front)) = parse() else {
+        return Ok(None);
+    };
+    let socket = take_socket(number, inode);
+    let is_of_front = || Pid::from_raw(front) == rustix::process::getppid();
+    if socket.is_none() && is_of_front() {
+        // Otherwise it would run itself again, and that one, too, and so on.
+        return Err(io::Error::other(format!(
+            "the program has closed descriptor {number}, which it was started with"
+        )));
+    }
+    Ok(socket)
+}
+
 impl Background {
-    /// The side of this process, if it is the one in the background. It leads its own session then, and
-    /// standard input is empty.
+    /// The side of this process, if it is the one in the background.
     ///
     /// # Errors
-    /// The system has no more of what it takes.
+    /// The system has no more of what it takes, or the program has closed what it was started with.
     pub fn take() -> Result<Option<Self>, Failure> {
-        // What a daemon itself runs inherits the mark, but no socket.
-        let told_to = || rustix::net::getsockname(io::stdin()).is_ok();
-        if std::env::var_os(MARK).is_none() || !told_to() {
+        let told = std::env::var(SOCKET).unwrap_or_default();
+        let Some(socket) = passed(&told).map_err(failed)? else {
             return Ok(None);
-        }
+        };
         let taken = || -> io::Result<Self> {
-            let report = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-            rustix::stdio::dup2_stdin(null()?)?;
-            // Refused for a process group leader, which a spawned process is not.
-            rustix::process::setsid()?;
+            let report = UnixStream::from(socket);
             // It was started as /proc/self/exe, which would be its name otherwise.
             let name = CString::new(terminal::name()).unwrap_or_default();
             rustix::thread::set_name(&name)?;
@@ -218,6 +241,19 @@ impl Background {
             Ok(Self { report, front })
         };
         taken().map(Some).map_err(failed)
+    }
+
+    /// Leaves terminal and standard input of whoever called the program: what is served is open. The process leads
+    /// its own session then.
+    ///
+    /// # Errors
+    /// The program has made its process the leader of a group.
+    pub fn leave(&self) -> Result<(), Failure> {
+        let left = || -> io::Result<()> {
+            rustix::process::setsid()?;
+            Ok(rustix::stdio::dup2_stdin(null()?)?)
+        };
+        left().map_err(failed)
     }
 
     /// Tells what has been mounted, before anybody serves it.
@@ -231,7 +267,7 @@ impl Background {
         self.front.mounted(place);
     }
 
-    /// Leaves directory and terminal, and lets the waiting process end with success if the mount answers.
+    /// Leaves directory and output, and lets the waiting process end with success if the mount answers.
     ///
     /// # Errors
     /// Nobody waits any more.

@@ -19,6 +19,7 @@ pub mod service;
 pub mod signals;
 pub mod statistics;
 pub mod status;
+mod sys;
 pub mod terminal;
 pub mod waiting;
 mod words;

@@ -214,8 +214,10 @@ impl<A: clap::Args> Program<A> {
     /// Does what the command line asks for, and answers with the status for `main`.
     ///
     /// `open` is called in the process that serves, before anything is mounted; its error is what the user is told.
-    /// The current directory is still that of the caller; in the background it is `/` once the mount answers. The log is
-    /// this one's: no subscriber of tracing is set before. Where a panic unwinds out of it, nothing is mounted.
+    /// The current directory is still that of the caller, and so are terminal and standard input, so that it may ask for
+    /// a password; a process in the background leaves both when it has returned, and the directory for `/` once the mount
+    /// answers. The log is this one's: no subscriber of tracing is set before. Where a panic unwinds out of it, nothing is
+    /// mounted.
     ///
     /// The status is 0 when the mount answers, or in the foreground has ended; called as `mount.TYPE`, 1 where the
     /// command line is wrong and 32 where it cannot be mounted, as mount(8) has it; otherwise 2 and 1.

@@ -38,8 +38,8 @@ pub type Told<'t> = dyn Fn(&MountGuard) + 't;
 /// Mounts and serves: stays in the foreground, or returns when the mount answers.
 ///
 /// `modules` as for [`Log::start`]. `check` says what is wrong before a process in the background is made, and
-/// answers what to do once the mount answers. `open` opens what is to be served, which may wait and be ended by
-/// signals, and answers what mounts it; that tells its argument of the mount before anybody serves it.
+/// answers what to do once the mount answers. `open` opens what is to be served, which may ask at the terminal, wait
+/// and be ended by signals, and answers what mounts it; that tells its argument of the mount before anybody serves it.
 ///
 /// # Errors
 /// Why there is no mount, or that it was aborted.
@@ -56,7 +56,8 @@ where
     let Some(background) = Background::take()? else {
         if flags.in_foreground() {
             let log = flags.start_log(modules, false)?;
-            let started = Service::start(flags, open, &|_| {}).inspect_err(|_| log.failed());
+            let started = Service::start(flags, open, || Ok(()), &|_| {});
+            let started = started.inspect_err(|_| log.failed());
             return started?.run(|_| Ok(()), &log);
         }
         let answers = check()?;
@@ -65,7 +66,8 @@ where
         return Ok(status);
     };
     let started = flags.start_log(modules, true).and_then(|log| {
-        let started = Service::start(flags, open, &|it| background.mounted(it));
+        let leave = || background.leave();
+        let started = Service::start(flags, open, leave, &|it| background.mounted(it));
         let service = started.inspect_err(|_| log.failed())?;
         Ok((log, service))
     });
@@ -97,6 +99,7 @@ impl Service {
     fn start<M>(
         flags: &Flags,
         open: impl FnOnce() -> Result<M, Failure>,
+        leave: impl FnOnce() -> Result<(), Failure>,
         mounted: &Told<'_>,
     ) -> Result<Self, Failure>
     where
@@ -104,6 +107,7 @@ impl Service {
     {
         // Before anything is mounted over what it opens.
         let mount = open()?;
+        leave()?;
         // Before anything is mounted, so that no signal ends this process with the mount in place.
         let signals = Signals::catch()?;
         let started = mount(mounted)?;

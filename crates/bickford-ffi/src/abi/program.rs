@@ -32,7 +32,8 @@ pub struct bickford_invocation {
     pub value_count: u64,
 }
 
-/// Opens what a program serves, in the process that will, before anything is mounted. Returns zero; or something else, with why
+/// Opens what a program serves, in the process that will, before anything is mounted. Directory, terminal and standard input are
+/// still the caller's, so that it may ask for a password; in the background they are left afterwards. Returns zero; or something else, with why
 /// written to `message`, NUL-terminated, for the user: what failed, on what, and why. Without that a positive value
 /// is taken for an errno.
 pub type bickford_open = Option<

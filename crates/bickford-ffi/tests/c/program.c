@@ -1,9 +1,11 @@
 /* A program with flags and a source of its own: `program FILE MOUNTPOINT` shows one file, `says`, with a greeting and
  * what FILE has. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bickford.h"
 #include "check.h"
@@ -12,15 +14,29 @@ struct state {
 	char text[256];
 	const char *source;
 	uint64_t session;
+	int asked;
 };
+
+/* A line of whoever called the program. */
+static void ask(const char *where, char *line, size_t room)
+{
+	FILE *file = fopen(where, "r");
+
+	CHECK(file != NULL);
+	fputs("? ", stderr);
+	CHECK(fgets(line, room, file) != NULL);
+	line[strcspn(line, "\n")] = '\0';
+	fclose(file);
+}
 
 static int32_t open_it(void *user, const bickford_invocation *given, char *message, uint64_t room)
 {
 	struct state *state = user;
 	FILE *file = fopen(given->source, "r");
+	char greeting[64];
 	size_t length;
 
-	CHECK(given->value_count == 3);
+	CHECK(given->value_count == 4);
 	if (file == NULL && given->values[2] != NULL)
 		return errno;
 	if (file == NULL) {
@@ -28,7 +44,12 @@ static int32_t open_it(void *user, const bickford_invocation *given, char *messa
 		return -1;
 	}
 	CHECK(given->mountpoint[0] != '\0');
-	length = snprintf(state->text, sizeof state->text, "%s%s ", given->values[0],
+	snprintf(greeting, sizeof greeting, "%s", given->values[0]);
+	if (given->values[3] != NULL) {
+		ask(given->values[3], greeting, sizeof greeting);
+		state->asked = 1;
+	}
+	length = snprintf(state->text, sizeof state->text, "%s%s ", greeting,
 		given->values[1] != NULL && given->values[1][0] == '\0' ? "!" : "");
 	length += fread(state->text + length, 1, sizeof state->text - length - 1, file);
 	state->text[length] = '\0';
@@ -44,6 +65,11 @@ static void begun(void *user, uint64_t session)
 
 	state->session = session;
 	CHECK(bickford_session_wait(session, 0) == BICKFORD_ERROR_TIMEOUT);
+	if (state->asked) {
+		CHECK(getsid(0) == getpid());
+		CHECK(open("/dev/tty", O_RDWR) < 0 && errno == ENXIO);
+		CHECK(read(0, line, sizeof line) == 0);
+	}
 	snprintf(line, sizeof line, "%s is there, connection %d", state->source,
 		bickford_session_connection(session) >= 0);
 	CHECK(bickford_log_line(BICKFORD_LOG_INFO, line) == 0);
@@ -87,6 +113,7 @@ int main(int argc, char **argv)
 		{.name = "greeting", .value = "TEXT", .initial = "Hello", .help = "How it begins"},
 		{.name = "aloud", .help = "With an exclamation mark"},
 		{.name = "terse", .help = "Says nothing but the errno"},
+		{.name = "ask", .value = "FILE", .help = "Where the greeting is asked for"},
 	};
 	struct state state = {.session = 0};
 	bickford_program program = {
@@ -98,7 +125,7 @@ int main(int argc, char **argv)
 		.source = "FILE",
 		.options = "ro,attr_timeout=0,max_background=5",
 		.flags = flags,
-		.flag_count = 3,
+		.flag_count = sizeof flags / sizeof *flags,
 		.open = open_it,
 		.begun = begun,
 	};
@@ -119,6 +146,11 @@ int main(int argc, char **argv)
 		program.options = "driven";
 	if (argc > 1 && strcmp(argv[1], "doubled") == 0)
 		program.flags = &(const bickford_flag){.name = "log"}, program.flag_count = 1;
+	if (argc > 1 && strcmp(argv[1], "closing") == 0) {
+		for (int other = 3; other < 256; other++)
+			close(other);
+		return bickford_program_run_paths(argc - 1, argv + 1, &program, NULL, &callbacks);
+	}
 	if (argc > 1 && strcmp(argv[1], "nodes") == 0)
 		return bickford_program_run(argc - 1, argv + 1, &program, NULL, &callbacks);
 	return bickford_program_run_paths(argc, argv, &program, NULL, &callbacks);

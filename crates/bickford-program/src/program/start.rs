@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bickford::{FileSystem, MountOptions, Session, SessionConfig};
 use bickford_layers::Summary;
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::line::Line;
 use super::{Invocation, Mounted, Opened, Program, Source};
@@ -50,17 +51,25 @@ impl<A: clap::Args> Line<A> {
             hooks: Vec::new(),
             kept: Vec::new(),
         };
-        let path = matches!(program.source, Source::Path(_)).then(|| Path::new(&source));
-        let waiting = path.map(|path| Waiting::on("what is to be opened", path));
-        let opened = open(&mut given);
-        drop(waiting);
-        let opened = opened.map_err(|error| Failure::new(with_reasons(&*error)))?;
+        if matches!(program.source, Source::Path(_)) {
+            await_answer(Path::new(&source));
+        }
+        let opened = open(&mut given).map_err(|error| Failure::new(with_reasons(&*error)))?;
         let below: Box<dyn FileSystem> = Box::new(opened);
         let built = program.registry.build(&self.common.layers, below);
         let (served, layers) = built.map_err(|error| Failure::new(error.to_string()))?;
         let config = self.common.session_config(given.session_config);
         Ok(move |told: &Told<'_>| mount(served, layers, given, config, told))
     }
+}
+
+/// Waits until the file system of the source answers, and says so where that takes long. Not while it is being opened,
+/// which may ask at the terminal.
+fn await_answer(source: &Path) {
+    let _waiting = Waiting::on("what is to be opened", source);
+    // What the kernel remembers says nothing about a server that is gone. Opening tells what is wrong.
+    let asked = AtFlags::STATX_FORCE_SYNC;
+    let _ = rustix::fs::statx(CWD, source, asked, StatxFlags::TYPE);
 }
 
 fn mount<A>(

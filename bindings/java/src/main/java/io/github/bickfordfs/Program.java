@@ -36,7 +36,8 @@ public final class Program {
     @FunctionalInterface
     public interface Opener<F> {
         /**
-         * Makes the file system.
+         * Makes the file system. It may read {@link System#in}, and ask at the terminal by {@link System#console}: the
+         * background leaves both afterwards.
          *
          * @param given what the command line asks for
          * @return what is to be served

@@ -22,6 +22,7 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 
@@ -29,8 +30,8 @@ import java.util.function.Consumer;
 final class ProgramRun {
     /** Set for good: the library's log is the program's then. */
     private static final AtomicBoolean RUNNING = new AtomicBoolean();
-    /** Set for the process in the background, and for what that starts. */
-    private static final String BACKGROUND = "BICKFORD_BACKGROUND";
+    /** Set for the process in the background, and for what that starts: the number of a descriptor, and its inode. */
+    private static final String BACKGROUND = "BICKFORD_BACKGROUND_SOCKET";
     /** A longer line of System.out is told in parts. */
     private static final int LINE_BYTES = 1 << 14;
     private static final int LOG_ERROR = 1, LOG_WARNING = 2, LOG_INFO = 3;
@@ -92,11 +93,12 @@ final class ProgramRun {
         }
     }
 
-    /** As the library tells it: by the socket of the report, which it takes away from standard input. */
+    /** As the library tells it: by the socket of the report, which nobody else has. */
     private static boolean isBackground() {
+        String[] told = Objects.requireNonNullElse(System.getenv(BACKGROUND), "").split(":");
         try {
-            return System.getenv(BACKGROUND) != null
-                    && Files.readSymbolicLink(Path.of("/proc/self/fd/0")).toString().startsWith("socket:");
+            return told.length == 3 && Files.readSymbolicLink(Path.of("/proc/self/fd", told[0]))
+                    .toString().equals("socket:[" + told[1] + "]");
         } catch (IOException e) {
             return false;
         }

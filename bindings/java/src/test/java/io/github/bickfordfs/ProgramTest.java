@@ -221,6 +221,7 @@ class ProgramTest {
         try (Place place = new Place()) {
             ProcessBuilder program = place.virtualMachine(Greeter.class, "-f", "/etc/hostname", place.mountpoint + "/no");
             program.environment().put("BICKFORD_BACKGROUND", "/");
+            program.environment().put("BICKFORD_BACKGROUND_SOCKET", "0:1:0");
             program.redirectInput(Path.of("/dev/null").toFile());
             String said = said(1, place, program);
             assertTrue(said.lines().anyMatch("opening"::equals), said);
