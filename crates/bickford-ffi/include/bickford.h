@@ -1005,7 +1005,8 @@ int32_t bickford_deferred_list_entry(uint64_t handle,
 // `config`, `callbacks`, and of the program's `options` what is no option of mount.fuse3(8). (`open` and `begun` get the `user`
 // that is there before.) To be called once, and without `bickford_log`: the log goes where the command line says, and
 // `bickford_log_line` writes to it. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXFSZ are the
-// library's; SIGPIPE no longer ends the process, and a handler that the program has for it stays.
+// library's, but for SIGHUP and SIGUSR1 where the program has a handler by the time that `open` has returned; SIGPIPE no longer ends the process,
+// and a handler that the program has for it stays.
 //
 // # Safety
 // `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its

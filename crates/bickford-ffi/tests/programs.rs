@@ -255,6 +255,38 @@ fn it_says_when_it_has_closed_what_it_was_started_with() {
     assert_refused(&refused, 1, "the program has closed descriptor");
 }
 
+/// By SIGHUP it would be unmounted, and by SIGUSR1 log statistics.
+#[test]
+fn handlers_of_its_own_are_left_alone() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let [file, log, handled] = ["file", "log", "handled"].map(|name| place.path().join(name));
+    std::fs::write(&file, "world").unwrap();
+    File::create(&handled).unwrap();
+    let [file, log_file, told] = [&file, &log, &handled].map(|path| path.to_str().unwrap());
+    watched(place.path(), |mountpoint| {
+        let options = format!("handled={told},log-file={log_file}");
+        let at = mountpoint.to_str().unwrap();
+        assert_silent(&run(&program, &["-o", &options, file, at]));
+        let daemon = text(handled.clone()).trim().parse().unwrap();
+        let daemon = Pid::from_raw(daemon).unwrap();
+        for (signal, name) in [(Signal::USR1, "SIGUSR1"), (Signal::HUP, "SIGHUP")] {
+            kill_process(daemon, signal).unwrap();
+            await_line(&handled, name);
+        }
+        assert_eq!(text(mountpoint.join("says")), "Hello world");
+        unmount(mountpoint, Unmount::Normal).unwrap();
+        await_line(&log, "unmounted");
+        let log = text(log.clone());
+        for told in ["SIGHUP", "handler us"] {
+            assert!(!log.contains(told), "{told} in {log}");
+        }
+    });
+}
+
 #[test]
 fn it_serves_a_directory() {
     if !may_mount() {

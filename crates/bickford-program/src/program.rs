@@ -219,6 +219,9 @@ impl<A: clap::Args> Program<A> {
     /// answers. The log is this one's: no subscriber of tracing is set before. Where a panic unwinds out of it, nothing is
     /// mounted.
     ///
+    /// SIGINT, SIGTERM and SIGHUP unmount, and SIGUSR1 logs statistics; where there is a handler for one of the last two when
+    /// `open` has returned, that one stays instead.
+    ///
     /// The status is 0 when the mount answers, or in the foreground has ended; called as `mount.TYPE`, 1 where the
     /// command line is wrong and 32 where it cannot be mounted, as mount(8) has it; otherwise 2 and 1.
     pub fn run<F, O>(self, open: O) -> ExitCode

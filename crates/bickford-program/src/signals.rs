@@ -1,6 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once; SIGINT and SIGHUP stay
 //! ignored where they were, as nohup(1) and a shell's `&` ask. SIGUSR1 logs
-//! statistics. SIGPIPE leaves a write that nobody reads with its error, as does SIGXFSZ one beyond the limit of this
+//! statistics. SIGHUP and SIGUSR1 stay with the program where it has handlers for them. SIGPIPE leaves a write that nobody reads with its error, as does SIGXFSZ one beyond the limit of this
 //! process (`ulimit -f`), which anybody can make.
 
 use std::fs;
@@ -31,6 +31,11 @@ const PROMPT: Duration = Duration::from_secs(1);
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     is_among("SigIgn:", signal)
+}
+
+/// Whether this process has a handler for `signal`.
+fn is_caught(signal: i32) -> bool {
+    is_among("SigCgt:", signal)
 }
 
 /// Whether the line of /proc/self/status has it.
@@ -64,7 +69,7 @@ pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
 /// # Errors
 /// The signal cannot be caught.
 pub(crate) fn outlive_readers() -> Result<(), Failure> {
-    if is_ignored(SIGPIPE) || is_among("SigCgt:", SIGPIPE) {
+    if is_ignored(SIGPIPE) || is_caught(SIGPIPE) {
         return Ok(());
     }
     signal_hook::flag::register(SIGPIPE, Arc::default())
@@ -80,13 +85,16 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals, and starts the thread that acts on them.
+    /// Catches the signals, and starts the thread that acts on them. Handlers for SIGHUP and SIGUSR1 that are there stay.
     ///
     /// # Errors
     /// One cannot be caught, or the thread not be started.
     pub fn catch() -> Result<Self, Failure> {
         let asked = [SIGINT, SIGHUP].into_iter().filter(|it| !is_ignored(*it));
-        let caught = signal_hook::iterator::Signals::new(asked.chain([SIGTERM, SIGUSR1, SIGXFSZ]));
+        let all = asked.chain([SIGTERM, SIGUSR1, SIGXFSZ]);
+        // Programs read their configuration or empty caches at these; they would be unmounted besides.
+        let is_left = |signal| matches!(signal, SIGHUP | SIGUSR1) && is_caught(signal);
+        let caught = signal_hook::iterator::Signals::new(all.filter(|it| !is_left(*it)));
         let mut caught = caught.map_err(|error| Failure::new(format!("catch signals: {error}")))?;
         let aborting = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&aborting);

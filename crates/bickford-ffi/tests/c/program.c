@@ -2,6 +2,7 @@
  * what FILE has. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,17 @@ struct state {
 	uint64_t session;
 	int asked;
 };
+
+static int handled;
+
+/* A line for each signal that the program handles itself. */
+static void handle(int signal)
+{
+	const char *line = signal == SIGHUP ? "SIGHUP\n" : "SIGUSR1\n";
+
+	if (write(handled, line, strlen(line)) < 0)
+		_exit(1);
+}
 
 /* A line of whoever called the program. */
 static void ask(const char *where, char *line, size_t room)
@@ -36,7 +48,7 @@ static int32_t open_it(void *user, const bickford_invocation *given, char *messa
 	char greeting[64];
 	size_t length;
 
-	CHECK(given->value_count == 4);
+	CHECK(given->value_count == 5);
 	if (file == NULL && given->values[2] != NULL)
 		return errno;
 	if (file == NULL) {
@@ -48,6 +60,11 @@ static int32_t open_it(void *user, const bickford_invocation *given, char *messa
 	if (given->values[3] != NULL) {
 		ask(given->values[3], greeting, sizeof greeting);
 		state->asked = 1;
+	}
+	if (given->values[4] != NULL) {
+		handled = open(given->values[4], O_WRONLY | O_APPEND);
+		CHECK(handled >= 0 && dprintf(handled, "%d\n", getpid()) > 0);
+		CHECK(signal(SIGHUP, handle) != SIG_ERR && signal(SIGUSR1, handle) != SIG_ERR);
 	}
 	length = snprintf(state->text, sizeof state->text, "%s%s ", greeting,
 		given->values[1] != NULL && given->values[1][0] == '\0' ? "!" : "");
@@ -114,6 +131,7 @@ int main(int argc, char **argv)
 		{.name = "aloud", .help = "With an exclamation mark"},
 		{.name = "terse", .help = "Says nothing but the errno"},
 		{.name = "ask", .value = "FILE", .help = "Where the greeting is asked for"},
+		{.name = "handled", .value = "FILE", .help = "Where its signals are told"},
 	};
 	struct state state = {.session = 0};
 	bickford_program program = {
