@@ -392,7 +392,8 @@ typedef struct bickford_config {
   // `BICKFORD_ABI_VERSION`.
   uint32_t abi_version;
   // A fixed number of threads that live as long as the session; zero for as many as the load
-  // asks for.
+  // asks for. With one, and where no reply is deferred, callbacks come one at a time, and the command line of a program cannot
+  // ask for more.
   uint32_t workers;
   // Bytes of data in one request, 4096 to 1048576; zero for the most.
   uint32_t max_write;

@@ -511,7 +511,8 @@ pub struct bickford_config {
     /// `BICKFORD_ABI_VERSION`.
     pub abi_version: u32,
     /// A fixed number of threads that live as long as the session; zero for as many as the load
-    /// asks for.
+    /// asks for. With one, and where no reply is deferred, callbacks come one at a time, and the command line of a program cannot
+    /// ask for more.
     pub workers: u32,
     /// Bytes of data in one request, 4096 to 1048576; zero for the most.
     pub max_write: u32,

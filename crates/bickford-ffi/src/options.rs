@@ -277,11 +277,15 @@ mod tests {
 
     #[test]
     fn a_number_of_workers_is_fixed() {
-        let config = bickford_config {
-            workers: 3,
-            ..bickford_config::default()
+        let served = |workers| {
+            let config = bickford_config {
+                workers,
+                ..bickford_config::default()
+            };
+            Options::parse("").unwrap().session(&config).workers
         };
-        let workers = Options::parse("").unwrap().session(&config).workers;
-        assert_eq!((workers.max, workers.max_idle), (3, 3));
+        assert_eq!((served(3).max, served(3).max_idle), (3, 3));
+        // A program's command line gets no more than this.
+        assert_eq!(served(1), Workers::SINGLE);
     }
 }

@@ -167,7 +167,8 @@ impl<A: clap::Args> Program<A> {
         self
     }
 
-    /// How it is served where the command line says nothing else.
+    /// How it is served where the command line says nothing else; one with [`Workers::SINGLE`](bickford::Workers::SINGLE)
+    /// gets no more threads from there.
     #[must_use]
     pub fn session_config(mut self, config: SessionConfig) -> Self {
         self.session = config;

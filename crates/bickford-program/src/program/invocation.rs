@@ -37,7 +37,7 @@ pub struct Invocation<A = NoArguments> {
     /// adapter.
     pub path_options: path::Options,
     /// How it is served where the command line says nothing else: that of
-    /// [`Program::session_config`](super::Program::session_config).
+    /// [`Program::session_config`](super::Program::session_config), of which the same holds.
     pub session_config: SessionConfig,
     /// The path options of the command line.
     pub(super) path_texts: Vec<String>,

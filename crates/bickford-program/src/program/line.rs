@@ -48,7 +48,13 @@ pub(super) struct Common {
 
 impl Common {
     /// How it is served, where the program would have it as `config` says.
-    pub(super) fn session_config(&self, mut config: SessionConfig) -> SessionConfig {
+    ///
+    /// # Errors
+    /// More threads are asked for than the program can do with.
+    pub(super) fn session_config(
+        &self,
+        mut config: SessionConfig,
+    ) -> Result<SessionConfig, Failure> {
         if self.flags.single_thread {
             // Over io_uring there is one for each CPU.
             config = config
@@ -56,12 +62,18 @@ impl Common {
                 .transport(TransportChoice::DevFuse);
         }
         if let Some(most) = self.workers {
+            if config.workers == Workers::SINGLE && most.get() > 1 {
+                return Err(Failure::new(format!(
+                    "--workers {most}: this program handles one request after the other, and may have one thread only; \
+                     leave the option out"
+                )));
+            }
             config = config.workers(Workers::up_to(most.get()));
         }
         if let Some(transport) = self.transport {
             config = config.transport(transport.choice());
         }
-        self.tuning.apply(config)
+        Ok(self.tuning.apply(config))
     }
 }
 
@@ -435,7 +447,9 @@ mod tests {
     fn one_thread_reads_the_device() {
         let config = |words: &[&str]| {
             let line = parse(&program(), words).unwrap();
-            line.common.session_config(SessionConfig::default())
+            line.common
+                .session_config(SessionConfig::default())
+                .unwrap()
         };
         let single = config(&["-s", "/mnt"]);
         assert_eq!(single.workers, Workers::SINGLE);
@@ -444,5 +458,21 @@ mod tests {
         assert_eq!(chosen.transport, TransportChoice::IoUring);
         assert_eq!(config(&["--workers=3", "/mnt"]).workers, Workers::up_to(3));
         assert!(parse(&program(), &["-s", "--workers=3", "/mnt"]).is_err());
+    }
+
+    #[test]
+    fn a_program_of_one_thread_gets_no_more() {
+        let config = |words: &[&str]| {
+            let line = parse(&program(), words).unwrap();
+            let own = SessionConfig::default().workers(Workers::SINGLE);
+            line.common.session_config(own)
+        };
+        for words in [&["--workers=2", "/mnt"][..], &["-oworkers=2", "/mnt"]] {
+            let told = config(words).unwrap_err().to_string();
+            assert!(told.contains("--workers 2"), "{told}");
+        }
+        for words in [&["--workers=1", "/mnt"][..], &["/mnt"], &["-s", "/mnt"]] {
+            assert_eq!(config(words).unwrap().workers, Workers::SINGLE);
+        }
     }
 }

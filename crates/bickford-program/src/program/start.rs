@@ -55,10 +55,10 @@ impl<A: clap::Args> Line<A> {
             await_answer(Path::new(&source));
         }
         let opened = open(&mut given).map_err(|error| Failure::new(with_reasons(&*error)))?;
+        let config = self.common.session_config(given.session_config)?;
         let below: Box<dyn FileSystem> = Box::new(opened);
         let built = program.registry.build(&self.common.layers, below);
         let (served, layers) = built.map_err(|error| Failure::new(error.to_string()))?;
-        let config = self.common.session_config(given.session_config);
         Ok(move |told: &Told<'_>| mount(served, layers, given, config, told))
     }
 }
