@@ -125,7 +125,8 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     `arguments` stand in place of `sys.argv`, the program's name first.
 
     To be called once, by the main thread. The background is the program run again: what stands before this happens in each
-    of its processes. So without `-f` a program that is read from standard input, or typed, is refused.
+    of its processes, as does what stands after it, in the one that was called when the mount answers: `destroy` is told of its end.
+    So without `-f` a program that is read from standard input, or typed, is refused.
     """
     library = load()
     flags = list(flags)

@@ -63,7 +63,9 @@ enum Source {
 /// `hello MOUNTPOINT` returns when the mount answers, with status 0, and serves it in the background; or says why
 /// there is none, with another status. With `-f` or `-d` it stays in the foreground. `--help` tells of all flags.
 /// The background is the program itself run again, and so is what unmounts when a signal comes: what stands in `main`
-/// before this happens in each of these processes. The file system is opened in the one that serves it.
+/// before this happens in each of these processes, and so does what stands after it, in the one that was called when the
+/// mount answers: what is to be done at the end of the mount belongs into the file system's `destroy`, or is the drop of
+/// what [`Invocation::keep`] has. The file system is opened in the one that serves it.
 pub struct Program<A = NoArguments> {
     name: String,
     about: String,
