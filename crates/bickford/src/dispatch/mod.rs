@@ -7,6 +7,7 @@ mod crossing;
 mod in_flight;
 mod interrupt;
 mod limits;
+mod running;
 mod server;
 
 pub(crate) use activity::Activity;
@@ -16,5 +17,6 @@ pub(crate) use crossing::{Crosser, Crossing};
 pub use in_flight::{InFlight, InFlightRequest};
 pub use interrupt::Interrupt;
 pub use limits::KernelLimits;
+pub(crate) use running::Running;
 pub use server::{Admission, Negotiated, Server, ServerConfig, Worker};
 pub(crate) use server::{Shared, Tables};

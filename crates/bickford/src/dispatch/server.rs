@@ -12,7 +12,7 @@ use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
 
 use super::context::Origin;
-use super::{Context, Crosser, Crossing, InFlight, KernelLimits};
+use super::{Context, Crosser, Crossing, InFlight, KernelLimits, Running};
 use crate::decode::{Incoming, Malformed};
 use crate::filesystem::{FileSystem, Negotiation};
 use crate::notify::{Notifier, Queue, Retrievals};
@@ -117,6 +117,7 @@ pub struct Server {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
     retrievals: Arc<Retrievals>,
+    running: Running,
     recorders: Mutex<Vec<Arc<Recorder>>>,
     events: Arc<Events>,
     destroyed: AtomicBool,
@@ -154,6 +155,7 @@ impl Server {
             }),
             queue,
             retrievals,
+            running: Running::default(),
             recorders: Mutex::default(),
             events: Arc::default(),
             destroyed: AtomicBool::new(false),
@@ -324,10 +326,12 @@ impl Server {
         match opcode {
             Opcode::Init => self.initialize(incoming, responder, ticket),
             Opcode::Destroy => {
+                // What the kernel reads ahead of a file that is closed may still come, or be under way.
+                self.running.close();
                 self.destroy();
                 respond(responder, ticket, 0, &[]);
             }
-            Opcode::Forget | Opcode::BatchForget => self.forget(opcode, &mut incoming),
+            Opcode::Forget | Opcode::BatchForget => self.forget(worker, opcode, &mut incoming),
             Opcode::Interrupt => match incoming.body.read::<abi::InterruptIn>() {
                 Ok(input) => self.shared.in_flight.interrupt(input.unique.into()),
                 Err(error) => warn_malformed(opcode, header.unique, error),
@@ -390,7 +394,10 @@ impl Server {
         }
     }
 
-    fn forget(&self, opcode: Opcode, incoming: &mut Incoming<'_>) {
+    fn forget(&self, worker: &Worker, opcode: Opcode, incoming: &mut Incoming<'_>) {
+        let Some(_method) = self.running.enter(worker.number) else {
+            return;
+        };
         let header = incoming.header;
         let sink = |forgets: &[Forget]| {
             // First: afterwards a number may be another file's.
@@ -434,6 +441,9 @@ impl Server {
         ticket: Ticket,
     ) {
         let header = incoming.header;
+        let Some(_method) = self.running.enter(worker.number) else {
+            return respond_error(responder, ticket, Errno::NOTCONN);
+        };
         let Some(slot) = self
             .shared
             .in_flight
