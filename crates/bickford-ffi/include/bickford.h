@@ -129,10 +129,12 @@
 // Answers an entry and an open file.
 #define BICKFORD_OP_CREATE 35
 
-// Where a block lies: node, offset (number of the block), size (of a block). Answers a count.
+// Where a block lies: node, offset (number of the block), size (of a block). Answers a count. Asked only where a block
+// device is mounted (option `blkdev`).
 #define BICKFORD_OP_BMAP 37
 
-// The session has ended; no request follows. Not answered.
+// The session has ended; no request follows. Not answered. umount(8) waits for it where a block device is mounted (option
+// `blkdev`), and otherwise does not.
 #define BICKFORD_OP_DESTROY 38
 
 // A device-specific command: node, handle, flags (FUSE_IOCTL_*), flags2 (command), offset

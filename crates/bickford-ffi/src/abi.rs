@@ -85,9 +85,11 @@ pub const BICKFORD_OP_ACCESS: u32 = 34;
 /// Makes and opens a file: node (directory), name, mode, umask, flags, flags2 (FUSE_OPEN_*).
 /// Answers an entry and an open file.
 pub const BICKFORD_OP_CREATE: u32 = 35;
-/// Where a block lies: node, offset (number of the block), size (of a block). Answers a count.
+/// Where a block lies: node, offset (number of the block), size (of a block). Answers a count. Asked only where a block
+/// device is mounted (option `blkdev`).
 pub const BICKFORD_OP_BMAP: u32 = 37;
-/// The session has ended; no request follows. Not answered.
+/// The session has ended; no request follows. Not answered. umount(8) waits for it where a block device is mounted (option
+/// `blkdev`), and otherwise does not.
 pub const BICKFORD_OP_DESTROY: u32 = 38;
 /// A device-specific command: node, handle, flags (FUSE_IOCTL_*), flags2 (command), offset
 /// (argument), data, size (room for output). Answers a count (what ioctl returns) and data.

@@ -21,7 +21,7 @@ use crate::words;
 pub const REMOUNT: &str = "remount";
 
 /// What the kernel lists among a FUSE mount's options, besides those that can be given.
-const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd", "blksize"];
+const KERNEL_OPTIONS: &[&str] = &["user_id", "group_id", "rootmode", "fd"];
 
 /// What a program has to tell for this.
 pub struct Remount<'a> {
@@ -181,7 +181,8 @@ fn name(option: &str) -> &str {
 fn kernel_tells(entry: &MountEntry, option: &str) -> bool {
     match option.split_once('=') {
         Some(("fsname", name)) => entry.source == OsStr::new(name),
-        Some(("subtype", name)) => entry.fs_type == format!("fuse.{name}"),
+        Some(("subtype", name)) => entry.subtype() == Some(name),
+        None if option == "blkdev" => entry.is_block_device(),
         _ => entry.super_options.split(',').any(|shown| shown == option),
     }
 }

@@ -384,6 +384,38 @@ fn mount_fuse3_finds_it_and_changes_its_flags() {
     place.finish();
 }
 
+/// As mount(8) does it, which names the options that the mount has.
+#[test]
+fn a_mount_of_a_block_device_is_remounted() {
+    let Some(place) = Place::new() else { return };
+    let image = place.directory.path().join("image");
+    fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let mut attach = Command::new("losetup");
+    let attached = attach.args(["--find", "--show"]).arg(&image).output();
+    let attached = attached.unwrap();
+    if !attached.status.success() {
+        say(format_args!("SKIPPED: no loop devices: {attached:?}"));
+        return;
+    }
+    let device = String::from_utf8(attached.stdout).unwrap();
+    let device = device.trim();
+    let mounted = place.run(HELLO, &["-o", "blkdev", device], &[]);
+    let options = "remount,ro,blkdev,subtype=hello-path";
+    let remounted = place.run(HELLO, &["-o", options, device], &[]);
+    let entry = place.entry();
+    let other = place.run(HELLO, &["-o", "remount,rw,blksize=512", device], &[]);
+    lazily_unmount(&place.path());
+    let detached = Command::new("losetup").args(["-d", device]).status();
+    assert!(detached.unwrap().success());
+    assert_silent(&mounted);
+    assert_silent(&remounted);
+    let entry = entry.unwrap();
+    assert_eq!(entry.fs_type, "fuseblk.hello-path");
+    let read_only = bickford::mount::GenericFlags::READ_ONLY;
+    assert!(entry.flags().contains(read_only));
+    assert_refused(&other, 1, &["'blksize=512' is not in force"]);
+}
+
 /// Whoever ends the program while it begins leaves no mount.
 #[test]
 fn one_that_is_ended_while_it_opens_mounts_nothing() {

@@ -47,8 +47,9 @@ macro_rules! define_trait {
             /// The session has ended; no request follows, but replies that are due may still be sent.
             ///
             /// It is called once after each session that began, whether or not somebody waits for its end,
-            /// by the thread of the session that ends last: when all methods have returned. A panic of it is
-            /// logged.
+            /// by the thread of the session that ends last: when all methods have returned. Unmounting does not wait for
+            /// it, but where a block device is mounted ([`MountOptions::block_device`](crate::MountOptions)). A panic of it
+            /// is logged.
             fn destroy(&self) {}
 
             /// The kernel gives back lookups. Every entry that was answered raised the lookup

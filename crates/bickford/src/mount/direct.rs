@@ -67,9 +67,9 @@ pub(super) fn mount(
             Err(Step {
                 errno: Errno::PERM, ..
             }) => Err(DirectError::NotPermitted("CAP_SYS_ADMIN is missing")),
-            Err(step) => Err(step.explain(point).into()),
+            Err(step) => Err(step.explain(point, options).into()),
         },
-        Err(step) => Err(step.explain(point).into()),
+        Err(step) => Err(step.explain(point, options).into()),
     }
 }
 
@@ -93,11 +93,17 @@ impl Step {
         }
     }
 
-    fn explain(self, point: &MountPoint) -> MountError {
+    fn explain(self, point: &MountPoint, options: &MountOptions) -> MountError {
         let mountpoint = point.path.clone();
         match self.errno {
             Errno::NODEV => MountError::Device {
                 source: self.errno.into(),
+            },
+            errno if options.block_device => MountError::BlockDevice {
+                mountpoint,
+                device: options.source().to_owned(),
+                log: self.log,
+                source: errno.into(),
             },
             Errno::BUSY => MountError::Busy { mountpoint },
             errno => MountError::Kernel {
@@ -115,7 +121,8 @@ fn mount_by_fsopen(
     options: &MountOptions,
     device: BorrowedFd<'_>,
 ) -> Result<OwnedFd, Step> {
-    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(Step::new("fsopen"))?;
+    let context = fsopen(fs_type(options), FsOpenFlags::FSOPEN_CLOEXEC);
+    let context = context.map_err(Step::new("fsopen"))?;
     let configured = configure(context.as_fd(), point.kind, options, device)
         .and_then(|()| fsconfig_create(&context))
         .map_err(|errno| Step {
@@ -135,6 +142,13 @@ fn mount_by_fsopen(
     let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&mount, c"", &point.fd, c"", whole).map_err(Step::new("move_mount"))?;
     Ok(mount)
+}
+
+fn fs_type(options: &MountOptions) -> &'static str {
+    match options.block_device {
+        true => "fuseblk",
+        false => "fuse",
+    }
 }
 
 /// A connection without a mount: the kernel sends INIT when the file system is created. It ends when
@@ -200,9 +214,15 @@ fn kernel_values(
         ("user_id", rustix::process::getuid().as_raw().to_string()),
         ("group_id", rustix::process::getgid().as_raw().to_string()),
     ];
-    if let Some(bytes) = options.max_read {
-        values.push(("max_read", bytes.to_string()));
-    }
+    let sizes = [
+        ("max_read", options.max_read),
+        ("blksize", options.block_size),
+    ];
+    values.extend(
+        sizes
+            .into_iter()
+            .filter_map(|(name, bytes)| Some((name, bytes?.to_string()))),
+    );
     values
 }
 
@@ -280,9 +300,10 @@ fn mount_by_mount(
             .map(|(name, value)| format!("{name}=\"{value}\"")),
     );
     let data = CString::new(data.join(",")).map_err(|_| failed(Errno::INVAL))?;
+    let fs_type = fs_type(options);
     let fs_type = match &options.subtype {
-        Some(subtype) => format!("fuse.{subtype}"),
-        None => "fuse".to_owned(),
+        Some(subtype) => format!("{fs_type}.{subtype}"),
+        None => fs_type.to_owned(),
     };
     let flags = legacy_flags(options.flags);
     // By descriptor, so that nobody exchanges the directory between the check and the call.

@@ -33,10 +33,6 @@ const REFUSED: &[(&str, &str)] = &[
         "the kernel has no mandatory locks on FUSE, and since Linux 5.15 none at all; leave it out",
     ),
     ("iversion", "FUSE keeps no counter of changes; leave it out"),
-    (
-        "blksize",
-        "it is for file systems on a block device (fuseblk), which this is not; leave it out",
-    ),
 ];
 
 /// Why an option that mount(8) or mount.fuse3(8) know is not one here.

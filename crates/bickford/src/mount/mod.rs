@@ -25,6 +25,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use thiserror::Error;
 
@@ -106,6 +107,18 @@ pub enum MountError {
     Busy {
         /// The mount point, resolved.
         mountpoint: PathBuf,
+    },
+    /// The block device of a mount of one cannot be had.
+    #[error("mount {} of the block device {device}: {source}{log}; it must be one that nobody has mounted or opened exclusively (O_EXCL), and blksize one that it can have", .mountpoint.display())]
+    BlockDevice {
+        /// The mount point, resolved.
+        mountpoint: PathBuf,
+        /// The source that was given.
+        device: String,
+        /// What the kernel said besides, starting with ": ", or nothing.
+        log: String,
+        /// The reason.
+        source: io::Error,
     },
     /// /dev/fuse cannot be used.
     #[error(
@@ -310,6 +323,9 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mounted, Mount
     if !rustix::process::geteuid().is_root() {
         check_others(&point.path, options)?;
     }
+    if options.block_device {
+        check_device(&point.path, options.source())?;
+    }
     let (device, ids, via) = match direct::mount(&point, options) {
         Ok((device, ids)) => (device, ids, Via::Direct),
         Err(DirectError::Failed(error)) => return Err(error),
@@ -422,6 +438,30 @@ fn check_others(mountpoint: &Path, options: &MountOptions) -> Result<(), MountEr
         mountpoint: mountpoint.to_owned(),
         option,
     })
+}
+
+/// Refuses a device that has a FUSE mount: the kernel would show that one here, too, and nobody could serve this one.
+fn check_device(mountpoint: &Path, device: &str) -> Result<(), MountError> {
+    let failed = |log: &str, source: io::Error| MountError::BlockDevice {
+        mountpoint: mountpoint.to_owned(),
+        device: device.to_owned(),
+        log: log.to_owned(),
+        source,
+    };
+    let stat = rustix::fs::stat(device).map_err(|errno| failed("", errno.into()))?;
+    let number = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
+    let all = MountEntry::all().map_err(|error| failed(": /proc/self/mountinfo", error))?;
+    let is_its = |entry: &&MountEntry| entry.is_fuse() && (entry.major, entry.minor) == number;
+    match all.iter().find(is_its) {
+        Some(entry) => {
+            let there = format!(": it is mounted at {}", entry.mountpoint.display());
+            Err(failed(&there, Errno::BUSY.into()))
+        }
+        None => Ok(()),
+    }
 }
 
 fn passed_descriptor(mountpoint: &Path) -> Option<i32> {

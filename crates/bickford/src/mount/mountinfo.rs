@@ -38,11 +38,23 @@ pub struct MountEntry {
 impl MountEntry {
     /// Whether this is a FUSE mount.
     pub fn is_fuse(&self) -> bool {
-        let kind = self.fs_type.as_str();
-        kind == "fuse"
-            || kind == "fuseblk"
-            || kind.starts_with("fuse.")
-            || kind.starts_with("fuseblk.")
+        self.is_of_type("fuse") || self.is_block_device()
+    }
+
+    /// Whether this is a FUSE mount of a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.is_of_type("fuseblk")
+    }
+
+    /// The subtype of a FUSE mount that has one.
+    pub fn subtype(&self) -> Option<&str> {
+        let subtype = self.fs_type.split_once('.').map(|(_, subtype)| subtype);
+        subtype.filter(|_| self.is_fuse())
+    }
+
+    fn is_of_type(&self, name: &str) -> bool {
+        let rest = self.fs_type.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
     /// The number of the connection of a FUSE mount, its directory in /sys/fs/fuse/connections: the kernel's
@@ -240,6 +252,23 @@ mod tests {
             ..entry
         };
         assert_eq!(none.owner(), None);
+    }
+
+    #[test]
+    fn types_tell_what_kind_of_mount_it_is() {
+        for (fs_type, expected) in [
+            ("fuse", (true, false, None)),
+            ("fuse.x.y", (true, false, Some("x.y"))),
+            ("fuseblk", (true, true, None)),
+            ("fuseblk.x", (true, true, Some("x"))),
+            ("fusectl", (false, false, None)),
+            ("other.x", (false, false, None)),
+        ] {
+            let line = format!("36 35 0:47 / /m rw - {fs_type} x rw");
+            let entry = parse_line(line.as_bytes()).unwrap();
+            let told = (entry.is_fuse(), entry.is_block_device(), entry.subtype());
+            assert_eq!(told, expected, "{fs_type}");
+        }
     }
 
     #[test]

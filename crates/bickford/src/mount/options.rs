@@ -128,12 +128,13 @@ impl GenericFlags {
     }
 }
 
-const VALUED: &[&str] = &["fsname", "subtype", "max_read"];
+const VALUED: &[&str] = &["fsname", "subtype", "max_read", "blksize"];
 const SWITCHES: &[&str] = &[
     "allow_other",
     "allow_root",
     "default_permissions",
     "auto_unmount",
+    "blkdev",
 ];
 pub(super) const CONTEXTS: &[&str] = &["context", "fscontext", "defcontext", "rootcontext"];
 
@@ -162,6 +163,14 @@ pub struct MountOptions {
     pub max_read: Option<u32>,
     /// The mount is taken away when the process that serves it is gone, however it went.
     pub auto_unmount: bool,
+    /// It is a mount of the block device that `fsname` names (type `fuseblk`), for file systems that keep what they show
+    /// there. The kernel holds the device, asks [`bmap`](crate::FileSystem::bmap) for FIBMAP, and unmounting waits for
+    /// [`destroy`](crate::FileSystem::destroy): a method, or the only thread that serves it, would wait for itself. Only root
+    /// mounts so.
+    pub block_device: bool,
+    /// The size of its blocks in bytes, 512 without it: a power of two, from that of the device to that of a page. Linux
+    /// 6.18 takes that of a page, whatever is said.
+    pub block_size: Option<u32>,
     /// The flags common to all file systems.
     pub flags: GenericFlags,
     /// SELinux contexts as (option name, context), see mount(8).
@@ -179,6 +188,8 @@ impl Default for MountOptions {
             default_permissions: false,
             max_read: None,
             auto_unmount: false,
+            block_device: false,
+            block_size: None,
             flags: GenericFlags::NO_SUID | GenericFlags::NO_DEV,
             contexts: Vec::new(),
             root: RootKind::Directory,
@@ -271,6 +282,10 @@ impl MountOptions {
                 self.default_permissions = true;
                 Ok(())
             }
+            "blkdev" => {
+                self.block_device = true;
+                Ok(())
+            }
             _ => {
                 self.auto_unmount = true;
                 Ok(())
@@ -294,14 +309,8 @@ impl MountOptions {
         match name {
             "fsname" => self.fsname = Some(value.to_owned()),
             "subtype" => self.subtype = Some(value.to_owned()),
-            "max_read" => {
-                let bytes = value.parse().map_err(|_| OptionError::BadValue {
-                    option: name.to_owned(),
-                    value: value.to_owned(),
-                    reason: format!("give a number of bytes from 0 to {}", u32::MAX),
-                })?;
-                self.max_read = Some(bytes);
-            }
+            "max_read" => self.max_read = Some(bytes(name, value)?),
+            "blksize" => self.block_size = Some(bytes(name, value)?),
             _ => {
                 self.contexts.retain(|(known, _)| known != name);
                 self.contexts.push((name.to_owned(), value.to_owned()));
@@ -352,6 +361,20 @@ impl MountOptions {
         self
     }
 
+    /// Makes it a mount of the block device that `fsname` names.
+    #[must_use]
+    pub fn block_device(mut self, on: bool) -> Self {
+        self.block_device = on;
+        self
+    }
+
+    /// Sets the size of the blocks of that device, in bytes.
+    #[must_use]
+    pub fn block_size(mut self, bytes: u32) -> Self {
+        self.block_size = Some(bytes);
+        self
+    }
+
     /// Forbids writes.
     #[must_use]
     pub fn read_only(mut self, on: bool) -> Self {
@@ -395,7 +418,21 @@ impl MountOptions {
         for (name, value) in &self.contexts {
             checked_value(name, Some(value))?;
         }
-        Ok(())
+        let refused = |option: &str, reason| OptionError::Refused {
+            option: option.to_owned(),
+            reason,
+        };
+        match self.block_device {
+            true if self.fsname.is_none() => Err(refused(
+                "blkdev",
+                "it needs to know the block device: give fsname=DEVICE, too",
+            )),
+            false if self.block_size.is_some() => Err(refused(
+                "blksize",
+                "it is for mounts of a block device: give blkdev, too, or leave it out",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The text for `fusermount3 -o`, commas and backslashes of values escaped.
@@ -415,12 +452,16 @@ impl MountOptions {
         let switches = [
             ("allow_other", self.kernel_allows_other()),
             ("default_permissions", self.default_permissions),
+            ("blkdev", self.block_device),
         ];
         for (name, _) in switches.iter().filter(|(_, on)| *on) {
             push(&mut text, name, None);
         }
-        if let Some(bytes) = self.max_read {
-            push(&mut text, "max_read", Some(&bytes.to_string()));
+        let numbers = [("max_read", self.max_read), ("blksize", self.block_size)];
+        for (name, bytes) in numbers {
+            if let Some(bytes) = bytes {
+                push(&mut text, name, Some(&bytes.to_string()));
+            }
         }
         if let Some(name) = &self.subtype {
             push(&mut text, "subtype", Some(name));
@@ -431,6 +472,14 @@ impl MountOptions {
         }
         text
     }
+}
+
+fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
+    value.parse().map_err(|_| OptionError::BadValue {
+        option: name.to_owned(),
+        value: value.to_owned(),
+        reason: format!("give a number of bytes from 0 to {}", u32::MAX),
+    })
 }
 
 fn push(text: &mut String, name: &str, value: Option<&str>) {
@@ -445,138 +494,4 @@ fn push(text: &mut String, name: &str, value: Option<&str>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn default_is_nosuid_nodev() {
-        let options = MountOptions::parse("").unwrap();
-        assert_eq!(options, MountOptions::new());
-        assert_eq!(options.flags, GenericFlags::NO_SUID | GenericFlags::NO_DEV);
-        assert_eq!(options.to_fusermount(), "fsname=/dev/fuse");
-    }
-
-    #[test]
-    fn later_options_override_earlier_ones() {
-        let options = MountOptions::parse("ro,noatime,rw,strictatime,suid,dev,noexec").unwrap();
-        assert_eq!(
-            options.flags,
-            GenericFlags::STRICT_ATIME | GenericFlags::NO_EXEC
-        );
-        assert_eq!(
-            options.to_fusermount(),
-            "suid,dev,noexec,strictatime,fsname=/dev/fuse"
-        );
-    }
-
-    #[test]
-    fn escaped_commas_stay_in_the_value() {
-        let options = MountOptions::parse(r"fsname=a\,b\\c,subtype=x").unwrap();
-        assert_eq!(options.fsname.as_deref(), Some(r"a,b\c"));
-        assert_eq!(options.source(), r"a,b\c");
-        assert_eq!(options.to_fusermount(), r"subtype=x,fsname=a\,b\\c");
-    }
-
-    #[test]
-    fn quoted_contexts_keep_their_commas() {
-        let text = r#"context="system_u:object_r:tmp_t:s0:c1,c2",ro"#;
-        let options = MountOptions::parse(text).unwrap();
-        let expected = (
-            "context".to_owned(),
-            "system_u:object_r:tmp_t:s0:c1,c2".to_owned(),
-        );
-        assert_eq!(options.contexts, [expected]);
-        assert!(options.flags.contains(GenericFlags::READ_ONLY));
-    }
-
-    #[test]
-    fn unknown_option_names_itself_and_the_nearest() {
-        let error = MountOptions::parse("ro,alow_other").unwrap_err();
-        let message = error.to_string();
-        assert_eq!(
-            message,
-            "mount option 'alow_other' is not known; did you mean 'allow_other'?"
-        );
-        let message = MountOptions::parse("zzzzzzzz=1").unwrap_err().to_string();
-        assert!(message.contains("'zzzzzzzz'"), "{message}");
-        assert!(
-            message.contains("mount.fuse3(8)") && !message.contains("subtype"),
-            "{message}"
-        );
-    }
-
-    #[test]
-    fn values_where_none_belongs_and_none_where_one_does() {
-        let message = MountOptions::parse("ro=1").unwrap_err().to_string();
-        assert!(
-            message.starts_with("mount option 'ro' takes no value"),
-            "{message}"
-        );
-        let message = MountOptions::parse("subtype").unwrap_err().to_string();
-        assert!(
-            message.starts_with("mount option 'subtype' needs a value"),
-            "{message}"
-        );
-        let message = MountOptions::parse("max_read=lots")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.starts_with("mount option 'max_read=lots'"),
-            "{message}"
-        );
-        let message = MountOptions::new()
-            .fsname("a\0b")
-            .check()
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains("NUL"), "{message}");
-    }
-
-    #[test]
-    fn options_of_fstab_are_left_to_their_readers() {
-        let text = "defaults,noauto,_netdev,user=joe,x-systemd.automount,x-gvfs-show,nofail,\
-            silent,loud,lazytime,nolazytime,nomand,noiversion,nonempty";
-        assert_eq!(MountOptions::parse(text).unwrap(), MountOptions::new());
-    }
-
-    #[test]
-    fn what_fuse_has_not_is_refused_by_name() {
-        for option in ["mand", "iversion", "blksize=512"] {
-            let message = MountOptions::parse(option).unwrap_err().to_string();
-            let name = option.split('=').next().unwrap();
-            assert!(message.contains(&format!("'{name}': ")), "{message}");
-        }
-    }
-
-    #[test]
-    fn allow_root_lets_the_kernel_admit_all_and_the_library_choose() {
-        let options = MountOptions::parse("allow_root").unwrap();
-        assert!(options.kernel_allows_other());
-        assert_eq!(options.to_fusermount(), "allow_other,fsname=/dev/fuse");
-        assert_eq!(options.access, AccessPolicy::OwnerAndRoot);
-        let error = MountOptions::parse("allow_root,allow_other").unwrap_err();
-        assert_eq!(
-            error,
-            OptionError::Conflict {
-                first: "allow_root",
-                second: "allow_other"
-            }
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_escaped_comes_back(name in "[^\0\"]{1,40}") {
-            let text = format!("fsname={},ro", escape_option(&name));
-            let options = MountOptions::parse(&text).unwrap();
-            prop_assert_eq!(options.fsname.as_deref(), Some(name.as_str()));
-            prop_assert!(options.flags.contains(GenericFlags::READ_ONLY));
-        }
-
-        #[test]
-        fn no_text_panics(text in ".{0,200}") {
-            let _ = MountOptions::parse(&text);
-        }
-    }
-}
+mod tests;

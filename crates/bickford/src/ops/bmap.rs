@@ -6,7 +6,8 @@ use super::{Answer, Encoder, Encoding, Operation, Protocol};
 use crate::NodeId;
 use crate::decode::{Cursor, Malformed};
 
-/// Which device block holds a block of a file. Only asked of mounts of a block device.
+/// Which device block holds a block of a file. Only asked of mounts of a block device
+/// ([`MountOptions::block_device`](crate::MountOptions::block_device)).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Bmap {

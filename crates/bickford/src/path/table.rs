@@ -128,7 +128,7 @@ macro_rules! for_each_path_operation {
             fn flock(file: Subject<'_>, owner: LockOwner, kind: LockKind, wait: bool) -> (), Errno::NOSYS;
 
             /// The device block that holds a block of a file (FIBMAP), zero where there is none. Only
-            /// asked of mounts of a block device.
+            /// asked of mounts of a block device ([`MountOptions::block_device`](crate::MountOptions::block_device)).
             fn bmap(path: &Path, block_size: u32, block: u64) -> u64, Errno::NOSYS;
 
             /// What an open file is ready for now (poll(2)), as `POLLIN` and so on. Keep `waiter` to

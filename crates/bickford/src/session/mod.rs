@@ -1,5 +1,6 @@
 //! A session: one mounted file system, from INIT to its end.
 
+mod backing_device;
 mod carrier;
 mod descriptors;
 mod low_latency;

@@ -1,4 +1,4 @@
-//! The read-ahead of a mount, `/sys/class/bdi/0:N/read_ahead_kb`.
+//! The read-ahead of a mount, `read_ahead_kb` of its backing device.
 //!
 //! At INIT the kernel offers the 128 KiB that every new mount has, and takes less but not more: a
 //! buffered read then never asks for more than 128 KiB at once, whatever `max_write` is. What is
@@ -7,8 +7,10 @@
 
 use std::fs;
 
+use super::backing_device;
+
 fn file_of(connection: u32) -> String {
-    format!("/sys/class/bdi/0:{connection}/read_ahead_kb")
+    backing_device::directory(connection) + "/read_ahead_kb"
 }
 
 /// The read-ahead in force, in KiB.

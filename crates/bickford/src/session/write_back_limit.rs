@@ -4,13 +4,13 @@
 //! memory itself. The kernel limits them by the memory of the whole machine (1% of what may be dirty
 //! there). In a cgroup that is smaller than that they may fill it: the daemon then sleeps in reclaim
 //! (`reclaim_throttle`, 0.1 s at a time) and waits for pages that wait for it. `max_bytes` of the
-//! mount's backing device, `/sys/class/bdi/0:N/max_bytes` (sysfs-class-bdi of the kernel, since Linux
-//! 6.2), keeps them to a share. Writing it needs root.
+//! mount's backing device (since Linux 6.2) keeps them to a share. Writing it needs root.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::backing_device;
 use crate::mount::MountEntry;
 
 /// Dirty pages are kept to this part of a limit.
@@ -38,7 +38,7 @@ fn machine() -> u64 {
 /// serves yet.
 pub(super) fn apply(connection: u32) -> Option<u64> {
     let part = write_back_share()?;
-    let file = format!("/sys/class/bdi/0:{connection}/max_bytes");
+    let file = backing_device::directory(connection) + "/max_bytes";
     let in_force: u64 = match fs::read_to_string(&file) {
         Ok(text) => text.trim().parse().ok()?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => machine() / OF_THE_MACHINE,
