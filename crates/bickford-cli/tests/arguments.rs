@@ -28,6 +28,7 @@ fn each_wrong_option_is_named() {
         (&["-o", "fsname"], 1, &["'fsname' needs a value"]),
         (&["-o", "ro=yes"], 1, &["'ro' takes no value"]),
         (&["-o", "max_read=1k"], 1, &["max_read=1k"]),
+        (&["-o", "root_kind=file"], 1, &["root_kind=file"]),
         (
             &["-o", "allow_root", "-o", "allow_other"],
             1,

@@ -298,10 +298,11 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8),
+/// Mounts a file system that callbacks serve. `options` are those of mount.fuse3(8), `root_kind=directory|file`,
 /// `transport=auto|dev|uring`, `prompt`, `no_yielding`, `allow_idmap`, `max_stack_depth=1|2`, `driven`, `max_background=N`,
 /// `congestion_threshold=N`, `request_timeout=SECONDS` and `time_granularity=NANOSECONDS`, with commas between, or NULL;
 /// `config` may be NULL for the defaults: then no version is checked, and the caller has compared `bickford_abi_version`.
+/// With `root_kind=file` the root is a regular file, and so has the mount point to be.
 /// `prompt` says that no call waits for another request of the session, be it by a lock that is
 /// held until another request comes, or by using what it is mounted on: a thread of io_uring then
 /// takes several requests at a time while calls are quick. `no_yielding` has threads of io_uring never

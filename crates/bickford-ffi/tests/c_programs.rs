@@ -169,6 +169,11 @@ fn sessions_in_c_that_their_caller_serves() {
 }
 
 #[test]
+fn a_root_in_c_that_is_a_file() {
+    run("root");
+}
+
+#[test]
 fn a_session_in_c_that_ends_with_replies_owed() {
     run("ended");
 }

@@ -72,6 +72,9 @@ pub enum Error {
          no-permission-checks"
     )]
     IdMapped,
+    /// What is mounted shows a directory.
+    #[error("serve a directory: its root is none with root_kind=file; leave that out")]
+    Root,
     /// File handles would not hold.
     #[error(
         "serve {0:?} for NFS: node ids there are no file handles; it takes root, and ext2, ext3 or ext4"

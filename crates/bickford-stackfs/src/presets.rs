@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bickford::mount::{AccessPolicy, MountOptions};
+use bickford::mount::{AccessPolicy, MountOptions, RootKind};
 
 use crate::builder::Error;
 use crate::io_mode::IoMode;
@@ -201,8 +201,12 @@ impl Settings {
     ///
     /// # Errors
     /// [`Error::Shared`] when permissions are not to be checked and it is not a mount of root alone;
-    /// [`Error::IdMapped`] when id-mapped mounts are to be allowed without them.
+    /// [`Error::IdMapped`] when id-mapped mounts are to be allowed without them; [`Error::Root`] when the root is to be a
+    /// file.
     pub fn check_mount(&self, mountpoint: &Path, options: &MountOptions) -> Result<(), Error> {
+        if options.root != RootKind::Directory {
+            return Err(Error::Root);
+        }
         if self.allow_idmap && !self.permission_checks {
             return Err(Error::IdMapped);
         }

@@ -39,7 +39,8 @@ impl AccessPolicy {
     }
 }
 
-/// What the root of the file system is; the mount point has to be the same.
+/// What the root of the file system is; the mount point has to be the same. As option text, `root_kind=directory` or
+/// `root_kind=file`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RootKind {
     /// A directory (the default).
@@ -128,7 +129,7 @@ impl GenericFlags {
     }
 }
 
-const VALUED: &[&str] = &["fsname", "subtype", "max_read", "blksize"];
+const VALUED: &[&str] = &["fsname", "subtype", "max_read", "blksize", "root_kind"];
 const SWITCHES: &[&str] = &[
     "allow_other",
     "allow_root",
@@ -311,6 +312,7 @@ impl MountOptions {
             "subtype" => self.subtype = Some(value.to_owned()),
             "max_read" => self.max_read = Some(bytes(name, value)?),
             "blksize" => self.block_size = Some(bytes(name, value)?),
+            "root_kind" => self.root = root_kind(name, value)?,
             _ => {
                 self.contexts.retain(|(known, _)| known != name);
                 self.contexts.push((name.to_owned(), value.to_owned()));
@@ -480,6 +482,18 @@ fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
         value: value.to_owned(),
         reason: format!("give a number of bytes from 0 to {}", u32::MAX),
     })
+}
+
+fn root_kind(name: &str, value: &str) -> Result<RootKind, OptionError> {
+    match value {
+        "directory" => Ok(RootKind::Directory),
+        "file" => Ok(RootKind::RegularFile),
+        _ => Err(OptionError::BadValue {
+            option: name.to_owned(),
+            value: value.to_owned(),
+            reason: "the root is a directory or a file".to_owned(),
+        }),
+    }
 }
 
 fn push(text: &mut String, name: &str, value: Option<&str>) {

@@ -114,6 +114,19 @@ fn a_block_device_is_named_and_has_the_blocks() {
 }
 
 #[test]
+fn the_root_is_a_directory_or_a_file() {
+    let root = |text| MountOptions::parse(text).map(|options| options.root);
+    assert_eq!(root(""), Ok(RootKind::Directory));
+    assert_eq!(root("root_kind=file"), Ok(RootKind::RegularFile));
+    assert_eq!(
+        root("root_kind=file,root_kind=directory"),
+        Ok(RootKind::Directory)
+    );
+    let message = root("root_kind=fifo").unwrap_err().to_string();
+    assert!(message.contains("'root_kind=fifo'"), "{message}");
+}
+
+#[test]
 fn allow_root_lets_the_kernel_admit_all_and_the_library_choose() {
     let options = MountOptions::parse("allow_root").unwrap();
     assert!(options.kernel_allows_other());
