@@ -234,6 +234,7 @@ class Invocation(Structure):
         ("mountpoint", c_char_p),
         ("values", POINTER(c_char_p)),
         ("value_count", c_uint64),
+        ("all_values", c_void_p),
     ]
 
 

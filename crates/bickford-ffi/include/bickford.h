@@ -526,9 +526,10 @@ typedef struct bickford_listed {
 } bickford_listed;
 
 // A flag of a program's own: `--NAME`, and in `-o` without the dashes, but where mount(8) has an option of that name. `--help`
-// must not show the name already.
+// must not show the name already. One with a value may be given several times.
 typedef struct bickford_flag {
-  // Without dashes; UTF-8, as all these are.
+  // Without dashes: letters, digits, `-`, `_` and `.`. `NAME|L` for the letter or digit L as well: `-L`. UTF-8, as all these
+  // are.
   const char *name;
   // What its value is called in the help, such as `BYTES`; NULL where it has none.
   const char *value;
@@ -538,17 +539,19 @@ typedef struct bickford_flag {
   const char *help;
 } bickford_flag;
 
-// What a command line asks for. The strings stay until the program has ended; the structure and its array do not.
+// What a command line asks for. The strings stay until the program has ended; the structure and its arrays do not.
 typedef struct bickford_invocation {
   // What stands before the mount point, as an absolute path where it is one; the program's name where nothing does.
   const char *source;
   // Where it will be mounted, as given.
   const char *mountpoint;
-  // For each flag of the program, in its order, the value, empty for a flag without one; NULL where it is not given and has no
-  // initial value.
+  // For each flag of the program, in its order, the value, empty for a flag without one, and the last of several; NULL where it
+  // is not given and has no initial value.
   const char *const *values;
   // How many they are.
   uint64_t value_count;
+  // For each flag all its values, ended by NULL: those in `-o` first, otherwise in the order in which they are given.
+  const char *const *const *all_values;
 } bickford_invocation;
 
 // Opens what a program serves, in the process that will, before anything is mounted. Directory, terminal and standard input are

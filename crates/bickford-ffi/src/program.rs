@@ -24,11 +24,11 @@ use crate::session::{self, Held, Registered};
 /// Room for the message of `open`.
 const MESSAGE: usize = 1024;
 
-/// Strings that C has while the program runs, and which of them are the values.
+/// Strings that C has while the program runs, and which of them are the values of each flag.
 struct Kept {
     source: CString,
     mountpoint: CString,
-    values: Vec<Option<CString>>,
+    values: Vec<Vec<CString>>,
 }
 
 /// What C passed.
@@ -107,6 +107,22 @@ unsafe fn words(argc: i32, argv: *const *mut c_char) -> Result<Vec<OsString>, Fa
     argv.iter().map(word).collect()
 }
 
+/// The name of a flag, and its letter where it has one.
+fn named(name: String) -> Result<(String, Option<char>), Failure> {
+    let Some((long, letter)) = name.split_once('|') else {
+        return Ok((name, None));
+    };
+    let mut letters = letter.chars();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) if letter.is_ascii_alphanumeric() => {
+            Ok((long.to_owned(), Some(letter)))
+        }
+        _ => Err(Failure::argument(format!(
+            "the name of a flag, '{name}': after '|' a single letter or digit has to stand"
+        ))),
+    }
+}
+
 /// # Safety
 /// The program's flags are as many as it says, with strings as for [`described`].
 unsafe fn flags(program: &bickford_program) -> Result<Vec<Arg>, Failure> {
@@ -126,11 +142,13 @@ unsafe fn flags(program: &bickford_program) -> Result<Vec<Arg>, Failure> {
                 described(flag.help, "the help of a flag")?,
             )
         };
-        let arg = Arg::new(name.clone()).long(name);
+        let (name, letter) = named(name)?;
+        let arg = Arg::new(name.clone()).long(name).short(letter);
         let arg = match value {
             Some(value) => arg
                 .value_name(value)
-                .value_parser(clap::value_parser!(OsString)),
+                .value_parser(clap::value_parser!(OsString))
+                .action(ArgAction::Append),
             None => arg.action(ArgAction::SetTrue),
         };
         let arg = match initial {
@@ -228,15 +246,20 @@ impl Given {
             return Ok(());
         };
         let kept = Kept::new(given, &self.flags)?;
-        let values = kept.values.iter();
-        let values = values
-            .map(|value| value.as_ref().map_or(std::ptr::null(), |it| it.as_ptr()))
-            .collect::<Vec<_>>();
+        let pointers = |values: &Vec<CString>| {
+            let pointers = values.iter().map(|value| value.as_ptr());
+            pointers.chain([std::ptr::null()]).collect::<Vec<_>>()
+        };
+        let ended = kept.values.iter().map(pointers).collect::<Vec<_>>();
+        let all_values = ended.iter().map(|all| all.as_ptr()).collect::<Vec<_>>();
+        let last = |values: &Vec<CString>| values.last().map_or(std::ptr::null(), |it| it.as_ptr());
+        let values = kept.values.iter().map(last).collect::<Vec<_>>();
         let invocation = bickford_invocation {
             source: kept.source.as_ptr(),
             mountpoint: kept.mountpoint.as_ptr(),
             values: values.as_ptr(),
             value_count: values.len() as u64,
+            all_values: all_values.as_ptr(),
         };
         let mut room = [0 as c_char; MESSAGE];
         // SAFETY: the function was passed with this signature; its arguments live during the call.
@@ -336,22 +359,24 @@ fn register(
 impl Kept {
     fn new<A>(given: &Invocation<A>, flags: &[String]) -> Opened<Self> {
         let text = |text: &OsStr| CString::new(text.to_owned().into_vec());
-        let values = flags.iter().map(|flag| value(given.matches(), flag));
-        let values = values.map(|value| value.as_deref().map(text).transpose());
+        let texts = |flag: &String| values(given.matches(), flag).map(text).collect();
         Ok(Self {
             source: text(&given.source)?,
             mountpoint: text(given.mountpoint.as_os_str())?,
-            values: values.collect::<Result<_, _>>()?,
+            values: flags.iter().map(texts).collect::<Result<_, _>>()?,
         })
     }
 }
 
-/// The value of a flag; that of one without is empty.
-fn value(matches: &ArgMatches, flag: &str) -> Option<OsString> {
-    match matches.try_get_one::<bool>(flag) {
-        Ok(given) => given.copied().unwrap_or_default().then(OsString::new),
-        Err(_) => matches.get_one::<OsString>(flag).cloned(),
-    }
+/// The values of a flag; that of one without is empty.
+fn values<'m>(matches: &'m ArgMatches, flag: &str) -> impl Iterator<Item = &'m OsStr> {
+    let is_given = matches.try_get_one::<bool>(flag);
+    let (texts, given) = match is_given {
+        Ok(given) => (None, given.copied().unwrap_or_default()),
+        Err(_) => (matches.get_many::<OsString>(flag), false),
+    };
+    let texts = texts.into_iter().flatten().map(OsString::as_os_str);
+    texts.chain(given.then_some(OsStr::new("")))
 }
 
 /// A status for `main`: what is wrong with the program itself is said like what is wrong with its command line.

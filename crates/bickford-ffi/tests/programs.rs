@@ -123,7 +123,7 @@ fn it_says_what_is_wrong() {
     for part in [
         "Greets",
         "<FILE> <MOUNTPOINT>",
-        "--greeting <TEXT>",
+        "-g, --greeting <TEXT>",
         "[default: Hello]",
         "--aloud",
         "umask",
@@ -162,6 +162,11 @@ fn it_says_what_is_wrong() {
         1,
         "greeter: the flag 'log' of this program has the name of another",
     );
+    assert_refused(
+        &run(&program, &["letters"]),
+        1,
+        "'log|xy': after '|' a single letter",
+    );
     // Over inodes there is no attr_timeout for all.
     assert_refused(&run(&program, &["nodes"]), 1, "attr_timeout");
     if !may_mount() {
@@ -177,6 +182,27 @@ fn it_says_what_is_wrong() {
         1,
         "greeter: No such file or directory (os error 2)",
     );
+}
+
+#[test]
+fn flags_have_letters_and_may_be_repeated() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let file = place.path().join("file");
+    std::fs::write(&file, "world").unwrap();
+    let file = file.to_str().unwrap();
+    watched(place.path(), |mountpoint| {
+        let at = mountpoint.to_str().unwrap();
+        let words = ["-gHi", "-2", "moon", "-o", "also.to=sun,greeting=Ho"];
+        let more = ["--also.to=stars", file, at];
+        assert_silent(&run(&program, &[&words[..], &more].concat()));
+        let says = text(mountpoint.join("says"));
+        assert_eq!(says, "Hi world, sun, moon, stars");
+        unmount(mountpoint, Unmount::Normal).unwrap();
+    });
 }
 
 /// Runs a program at a terminal of its own, where `typed` is typed when it has asked.

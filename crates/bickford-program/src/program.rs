@@ -339,10 +339,10 @@ fn check_flags(command: &clap::Command) -> Result<(), Failure> {
             letters
                 .next()
                 .is_some_and(|first| first.is_ascii_alphanumeric())
-                && letters.all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter))
+                && letters.all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
         };
         if long.is_some_and(|long| !is_of_words(long)) {
-            return refused(id, "has other signs than letters, digits, '-' and '_'");
+            return refused(id, "has other signs than letters, digits, '-', '_' and '.'");
         }
     }
     Ok(())
@@ -362,6 +362,7 @@ mod tests {
         };
         let flag = |name: &'static str| clap::Arg::new(name).long(name);
         assert_eq!(told(flag("depth").short('n')), None);
+        assert_eq!(told(flag("cache.files")), None);
         for name in ["log", "options", "help", "version", "workers"] {
             let told = told(flag(name)).unwrap();
             assert!(told.contains(name) && told.contains("another"), "{told}");
@@ -369,7 +370,7 @@ mod tests {
         for short in ['f', 'h'] {
             assert!(told(flag("depth").short(short)).unwrap().contains(short));
         }
-        for name in ["", "-x", "two words", "a=b", "\u{e9}"] {
+        for name in ["", "-x", ".x", "two words", "a=b", "\u{e9}"] {
             assert!(told(flag(name)).unwrap().contains("signs"), "{name}");
         }
     }

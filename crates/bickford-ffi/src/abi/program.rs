@@ -3,11 +3,12 @@
 use std::ffi::{c_char, c_void};
 
 /// A flag of a program's own: `--NAME`, and in `-o` without the dashes, but where mount(8) has an option of that name. `--help`
-/// must not show the name already.
+/// must not show the name already. One with a value may be given several times.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bickford_flag {
-    /// Without dashes; UTF-8, as all these are.
+    /// Without dashes: letters, digits, `-`, `_` and `.`. `NAME|L` for the letter or digit L as well: `-L`. UTF-8, as all these
+    /// are.
     pub name: *const c_char,
     /// What its value is called in the help, such as `BYTES`; NULL where it has none.
     pub value: *const c_char,
@@ -17,7 +18,7 @@ pub struct bickford_flag {
     pub help: *const c_char,
 }
 
-/// What a command line asks for. The strings stay until the program has ended; the structure and its array do not.
+/// What a command line asks for. The strings stay until the program has ended; the structure and its arrays do not.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bickford_invocation {
@@ -25,11 +26,13 @@ pub struct bickford_invocation {
     pub source: *const c_char,
     /// Where it will be mounted, as given.
     pub mountpoint: *const c_char,
-    /// For each flag of the program, in its order, the value, empty for a flag without one; NULL where it is not given and has no
-    /// initial value.
+    /// For each flag of the program, in its order, the value, empty for a flag without one, and the last of several; NULL where it
+    /// is not given and has no initial value.
     pub values: *const *const c_char,
     /// How many they are.
     pub value_count: u64,
+    /// For each flag all its values, ended by NULL: those in `-o` first, otherwise in the order in which they are given.
+    pub all_values: *const *const *const c_char,
 }
 
 /// Opens what a program serves, in the process that will, before anything is mounted. Directory, terminal and standard input are

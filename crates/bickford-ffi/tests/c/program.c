@@ -48,7 +48,7 @@ static int32_t open_it(void *user, const bickford_invocation *given, char *messa
 	char greeting[64];
 	size_t length;
 
-	CHECK(given->value_count == 5);
+	CHECK(given->value_count == 6);
 	if (file == NULL && given->values[2] != NULL)
 		return errno;
 	if (file == NULL) {
@@ -69,6 +69,10 @@ static int32_t open_it(void *user, const bickford_invocation *given, char *messa
 	length = snprintf(state->text, sizeof state->text, "%s%s ", greeting,
 		given->values[1] != NULL && given->values[1][0] == '\0' ? "!" : "");
 	length += fread(state->text + length, 1, sizeof state->text - length - 1, file);
+	for (const char *const *name = given->all_values[5]; *name != NULL; name++)
+		length += snprintf(state->text + length, sizeof state->text - length, ", %s", *name);
+	CHECK(given->values[5] == NULL || strstr(state->text, given->values[5]) != NULL);
+	CHECK((given->all_values[1][0] == NULL) == (given->values[1] == NULL));
 	state->text[length] = '\0';
 	state->source = given->source;
 	fclose(file);
@@ -127,11 +131,12 @@ static int32_t dispatch(void *user, const bickford_request *request, bickford_an
 int main(int argc, char **argv)
 {
 	static const bickford_flag flags[] = {
-		{.name = "greeting", .value = "TEXT", .initial = "Hello", .help = "How it begins"},
+		{.name = "greeting|g", .value = "TEXT", .initial = "Hello", .help = "How it begins"},
 		{.name = "aloud", .help = "With an exclamation mark"},
 		{.name = "terse", .help = "Says nothing but the errno"},
 		{.name = "ask", .value = "FILE", .help = "Where the greeting is asked for"},
 		{.name = "handled", .value = "FILE", .help = "Where its signals are told"},
+		{.name = "also.to|2", .value = "NAME", .help = "Whom it greets as well"},
 	};
 	struct state state = {.session = 0};
 	bickford_program program = {
@@ -164,6 +169,8 @@ int main(int argc, char **argv)
 		program.options = "driven";
 	if (argc > 1 && strcmp(argv[1], "doubled") == 0)
 		program.flags = &(const bickford_flag){.name = "log"}, program.flag_count = 1;
+	if (argc > 1 && strcmp(argv[1], "letters") == 0)
+		program.flags = &(const bickford_flag){.name = "log|xy"}, program.flag_count = 1;
 	if (argc > 1 && strcmp(argv[1], "closing") == 0) {
 		for (int other = 3; other < 256; other++)
 			close(other);

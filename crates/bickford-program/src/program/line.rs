@@ -316,6 +316,8 @@ mod tests {
     struct Flags {
         #[arg(long, default_value_t = 1)]
         depth: u32,
+        #[arg(long = "cache.files")]
+        cache: Vec<String>,
         #[command(flatten)]
         more: Tuning,
     }
@@ -408,6 +410,19 @@ mod tests {
                 .depth,
             5
         );
+    }
+
+    #[test]
+    fn names_may_have_dots_and_flags_be_repeated() {
+        let words = [
+            "-o",
+            "cache.files=a,ro,cache.files=b",
+            "--cache.files=c",
+            "/mnt",
+        ];
+        let line = parse(&program(), &words).unwrap();
+        line.check(&program()).unwrap();
+        assert_eq!(line.arguments.cache, ["a", "b", "c"]);
     }
 
     #[test]
