@@ -1,6 +1,8 @@
 //! What cannot be brought about or seen from outside: refused queues, threads that die, threads that yield.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod waits;
+
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
@@ -50,6 +52,26 @@ impl crate::filesystem::blocking::FileSystem for Names {
     }
 }
 
+/// Whether something can be mounted over io_uring.
+fn can_mount() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let obstacle = match io_uring_obstacle() {
+        _ if !root => Some("mounting needs root; run the tests as root".to_owned()),
+        obstacle => obstacle,
+    };
+    if let Some(obstacle) = &obstacle {
+        say(format_args!("SKIPPED: {obstacle}"));
+    }
+    obstacle.is_none()
+}
+
+/// How many requests of a connection wait for their answer, or to be sent.
+fn waiting(connection: u32) -> usize {
+    let path = format!("/sys/fs/fuse/connections/{connection}/waiting");
+    let waiting = fs::read_to_string(path).unwrap();
+    waiting.trim().parse().unwrap()
+}
+
 /// Mounts and calls `body`, aborting the connection when it takes too long. `None` where nothing
 /// can be mounted over io_uring.
 fn mounted(choice: TransportChoice, body: impl FnOnce(&Path, &MountedSession)) -> Option<()> {
@@ -62,18 +84,19 @@ fn serving(
     choice: TransportChoice,
     body: impl FnOnce(&Path, &MountedSession),
 ) -> Option<()> {
-    if !rustix::process::geteuid().is_root() {
-        say(format_args!(
-            "SKIPPED: mounting needs root; run the tests as root"
-        ));
-        return None;
-    }
-    if let Some(obstacle) = io_uring_obstacle() {
-        say(format_args!("SKIPPED: {obstacle}"));
+    configured(filesystem, SessionConfig::default().transport(choice), body)
+}
+
+/// The same with another configuration.
+fn configured(
+    filesystem: impl FileSystem,
+    config: SessionConfig,
+    body: impl FnOnce(&Path, &MountedSession),
+) -> Option<()> {
+    if !can_mount() {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let config = SessionConfig::default().transport(choice);
     let options = MountOptions::new().fsname("bickford-test");
     let session = Session::mount(filesystem, dir.path(), &options, config).unwrap();
     let watchdog = watch(dir.path().to_owned(), session.connection());
@@ -149,8 +172,7 @@ fn threads_that_cannot_be_started_leave_a_mount_over_dev_fuse() {
 #[test]
 fn refused_queues_end_a_session_that_insists_on_them() {
     PAYLOAD.set(Some(4096));
-    if !rustix::process::geteuid().is_root() || io_uring_obstacle().is_some() {
-        say(format_args!("SKIPPED: io_uring cannot be had here"));
+    if !can_mount() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -200,6 +222,13 @@ fn a_thread_that_dies_aborts_the_connection() {
     });
 }
 
+/// A CPU that this process may use.
+fn one_cpu() -> CpuSet {
+    let ours = sched_getaffinity(None).unwrap();
+    let cpu = (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).unwrap();
+    super::spawn::only(u16::try_from(cpu).unwrap())
+}
+
 /// More requests than a queue has entries at the beginning.
 const GATHERED: usize = 64;
 
@@ -238,11 +267,8 @@ fn a_kick_that_cannot_be_started_is_started_later() {
         Gathers::default(),
         TransportChoice::IoUring,
         |dir, session| {
-            let ours = sched_getaffinity(None).unwrap();
-            let cpu = (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).unwrap();
-            let cpu = super::spawn::only(u16::try_from(cpu).unwrap());
+            let cpu = one_cpu();
             let number = session.connection().unwrap();
-            let waiting = format!("/sys/fs/fuse/connections/{number}/waiting");
             std::thread::scope(|scope| {
                 let ask = |number| {
                     sched_setaffinity(None, &cpu).unwrap();
@@ -252,8 +278,7 @@ fn a_kick_that_cannot_be_started_is_started_later() {
                     .map(|number| scope.spawn(move || ask(number)))
                     .collect();
                 wait_until("a kick fails, and all have asked", || {
-                    let waiting = fs::read_to_string(&waiting).unwrap();
-                    let all = waiting.trim().parse() == Ok(GATHERED);
+                    let all = waiting(number) == GATHERED;
                     let answered = asked.iter().any(std::thread::ScopedJoinHandle::is_finished);
                     answered || all && FAIL.load(Ordering::SeqCst) < usize::MAX
                 });

@@ -215,7 +215,8 @@ impl Watcher {
     }
 
     /// Adds a thread to queues that are out of entries with all threads but one in handlers that
-    /// take long. Nobody needs to look again once no queue is out of entries.
+    /// take long, or with all that a receiver passes requests to. Nobody needs to look again once no
+    /// queue is out of entries.
     ///
     /// Where there is more work than CPUs, a thread may be in a quick handler for long because others
     /// run: further threads would only cost more switches between them.
@@ -247,9 +248,9 @@ impl Watcher {
                 }
                 now.insert(member.thread, seen);
             }
-            if stuck + 1 >= members.len() {
-                let receivers = usize::from(queue.handover.has_receiver());
-                self.grow(&queue, members.len().saturating_sub(receivers));
+            let apart = apart(&queue, &members);
+            if stuck + apart.max(1) >= members.len() {
+                self.grow(&queue, members.len() - apart);
             }
         }
         self.before = now;
@@ -349,6 +350,19 @@ fn takes_long(schedule: Option<Schedule>, run_before: Option<u64>) -> bool {
     };
     let ran = run_before.is_some_and(|before| schedule.run > before);
     !schedule.runnable || ran
+}
+
+/// How many threads a receiver, where there is one, passes nothing to: itself, and those that have an entry with the kernel
+/// from before. As the kernel takes the entry that was given back last, hardly a request comes to these.
+fn apart(queue: &Queue, members: &[Arc<Member>]) -> usize {
+    let Some(receiver) = queue.handover.receiver() else {
+        return 0;
+    };
+    let is_apart = |member: &&Arc<Member>| {
+        let has_entry = !member.is_busy() && member.waiting.load(Ordering::Relaxed) > 0;
+        has_entry || Arc::ptr_eq(&member.port, &receiver)
+    };
+    members.iter().filter(is_apart).count()
 }
 
 /// Whether requests may wait in a queue although somebody could handle them.
