@@ -242,6 +242,8 @@ impl Prepared {
         let rings = Rings {
             shared: self.shared,
         };
+        // Before the first request can ask for its interrupt.
+        watch::seek_signals(&rings.shared, dispatcher);
         for starting in self.starting {
             if let Err(error) = starting.go(dispatcher, Role::First) {
                 rings.shared.stop();
@@ -257,7 +259,7 @@ impl Prepared {
                 }
             }
         }
-        watch::seek_signals(&rings.shared, dispatcher);
+        rings.kick_begun();
         // Both before either begins: one that ended at once would be the last.
         let parts = [(); 2].map(|()| Part::new(&rings.shared, dispatcher));
         for (thread, part) in [self.watcher, self.reader].into_iter().zip(parts) {
@@ -341,6 +343,19 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
+    /// Kicks the queues whose first thread has had a request: until the others had registered, further ones were
+    /// kept back.
+    fn kick_begun(&self) {
+        let has_begun = |queue: &&Arc<Queue>| {
+            let members = queue.members();
+            let first = members.first();
+            first.is_some_and(|first| first.turns.load(Ordering::SeqCst) > 0)
+        };
+        for queue in self.shared.queues.iter().filter(has_begun) {
+            kick::kick(&self.shared, queue.number);
+        }
+    }
+
     /// How many threads serve requests.
     pub(crate) fn len(&self) -> usize {
         let queues = self.shared.queues.iter();

@@ -4,14 +4,17 @@ use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use rustix::thread::sched_setaffinity;
+use rustix::io::Errno;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
-use super::super::probe;
-use super::{configured, one_cpu, wait_until};
+use super::super::{probe, spawn};
+use super::{can_mount, configured, one_cpu, wait_until, waiting};
+use crate::filesystem::blocking;
+use crate::mount::{self, MountOptions, Unmount, unmount};
 use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use crate::transport::{TransportChoice, Workers};
-use crate::watchdog::DEADLINE;
-use crate::{Context, FileSystem, NodeId, Reply, SessionConfig};
+use crate::watchdog::{DEADLINE, say, show_connections, watch};
+use crate::{Blocking, Context, FileSystem, NodeId, Reply, Session, SessionConfig};
 
 /// Keeps the replies to names that begin with `later`, and is in its method with those that begin with `block` as long
 /// as it is shut.
@@ -117,5 +120,59 @@ fn threads_that_have_an_entry_beside_a_receiver_leave_room_for_others() {
                 drop(open);
             });
         });
+    }
+}
+
+/// Is in GETATTR until it is asked for by two.
+#[derive(Clone, Default)]
+struct Pair(Arc<(Mutex<usize>, Condvar)>);
+
+impl blocking::FileSystem for Pair {
+    fn getattr(&self, _: &Context<'_>, _: Getattr) -> Result<Attributes, Errno> {
+        let (asked, changed) = &*self.0;
+        let mut asked = asked.lock().unwrap();
+        *asked += 1;
+        changed.notify_all();
+        let alone = |asked: &mut usize| *asked < 2;
+        let (asked, _) = changed.wait_timeout_while(asked, DEADLINE, alone).unwrap();
+        if *asked < 2 {
+            return Err(Errno::TIMEDOUT);
+        }
+        let attr = Attr::directory(1, 0o755);
+        let valid = Duration::ZERO;
+        Ok(Attributes { attr, valid })
+    }
+}
+
+/// Until the other threads of a queue have registered theirs, there is the entry of the first alone.
+#[test]
+fn who_waited_for_the_mount_is_answered_beside_a_method_that_waits() {
+    let last = probe::possible_cpus().unwrap() - 1;
+    let ours = sched_getaffinity(None).unwrap();
+    if !can_mount() || !ours.is_set(usize::from(last)) {
+        say(format_args!("SKIPPED: needs the last CPU"));
+        return;
+    }
+    show_connections();
+    let cpu = &spawn::only(last);
+    for _ in 0..4 {
+        let dir = &tempfile::tempdir().unwrap();
+        let options = MountOptions::new().fsname("bickford-test");
+        let mounted = mount::mount(dir.path(), &options).unwrap();
+        let number = mounted.connection().unwrap();
+        let watchdog = watch(dir.path().to_owned(), Some(number));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(move || {
+                    sched_setaffinity(None, cpu).unwrap();
+                    assert!(fs::metadata(dir.path()).unwrap().is_dir());
+                });
+            }
+            wait_until("they wait, beside INIT", || waiting(number) == 3);
+            let config = SessionConfig::default().transport(TransportChoice::IoUring);
+            Session::on_mount(Blocking(Pair::default()), mounted, config).unwrap()
+        });
+        while unmount(dir.path(), Unmount::Force).is_ok() {}
+        drop(watchdog);
     }
 }
