@@ -149,7 +149,7 @@ impl Plan {
             let text = format!("transport io_uring cannot be had: {reason}");
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let pool = Pool::start(Arc::clone(server), channel, self.workers)?;
+        let pool = Pool::start(Arc::clone(server), channel, self.connection, self.workers)?;
         let transport = TransportInForce {
             transport: Transport::DevFuse,
             reason: format!("io_uring=off: {reason}"),

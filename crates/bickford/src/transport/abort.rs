@@ -51,6 +51,13 @@ pub(crate) fn abort(connection: Option<u32>, device: impl AsFd) -> io::Result<()
     })
 }
 
+/// Aborts a connection that nobody serves any more.
+pub(crate) fn give_up(connection: Option<u32>, device: impl AsFd) {
+    if let Err(error) = abort(connection, device) {
+        tracing::error!("the connection was not aborted, its requests hang: {error}");
+    }
+}
+
 fn is_over(device: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(device, PollFlags::empty())];
     let polled = poll(&mut fds, Some(&Timespec::default()));

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use bickford_abi::OutHeader;
 use rustix::io::Errno;
@@ -18,6 +20,9 @@ use crate::transport::{NotifySink, Outgoing, Responder, Ticket, failure};
 
 /// More pieces than this are joined: writev(2) takes 1024 with the headers.
 const PIECES_MAX: usize = 1022;
+
+/// How long to wait after a read for which there was no memory.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A descriptor of the connection. Answers must go back through the descriptor by which their
 /// request came; so it lives as long as any reply does.
@@ -74,6 +79,10 @@ impl Channel {
 
     /// Waits for a request.
     pub(crate) fn receive(&self, buffer: &mut Buffer) -> Result<usize, Errno> {
+        #[cfg(test)]
+        if let Some(error) = super::tests::READ_FAILS.take() {
+            return Err(error);
+        }
         rustix::io::read(&*self.device, buffer.room())
     }
 
@@ -174,6 +183,13 @@ impl Channel {
             copy_into(copy)
         })
     }
+}
+
+/// Waits before the next read: this one found no memory for the buffer, which gives its pages back, or for what the
+/// kernel itself needs. It has answered the request then, with EIO.
+pub(crate) fn wait_for_memory(error: Errno) {
+    tracing::warn!("receiving a request: {error}; reading again");
+    thread::sleep(PAUSE);
 }
 
 impl Responder for Channel {

@@ -5,7 +5,7 @@ mod driver;
 mod receiver;
 mod splice;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod workers;
 
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bickford_abi::Opcode;
 use rustix::io::Errno;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, wait_for_memory};
 pub(crate) use driver::End;
 pub use driver::{Driver, Served};
 pub(crate) use workers::Pool;

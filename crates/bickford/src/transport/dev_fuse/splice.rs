@@ -207,7 +207,14 @@ impl Splicing {
         buffer: &mut Buffer,
     ) -> Result<Received, Errno> {
         let received = match &self.pipe {
-            Some(pipe) if self.expecting => receive(pipe, channel.device(), buffer)?,
+            Some(pipe) if self.expecting => {
+                let received = receive(pipe, channel.device(), buffer);
+                if matches!(received, Err(Errno::IO)) {
+                    // What is left in it would be taken for the next one.
+                    self.pipe = None;
+                }
+                received?
+            }
             _ => Received::Whole(channel.receive(buffer)?),
         };
         self.expecting = self.pipe.is_some()
@@ -245,12 +252,15 @@ fn is_write(message: &[u8]) -> bool {
         .is_ok_and(|(header, _)| header.opcode == Opcode::Write as u32 && header.total_extlen == 0)
 }
 
-/// Receives a request through `pipe`. Data of a large WRITE stay there.
+/// Receives a request through `pipe`. Data of a large WRITE stay there. EIO where it was lost on the way.
 fn receive(pipe: &Pipe, device: BorrowedFd<'_>, buffer: &mut Buffer) -> Result<Received, Errno> {
     let room = buffer.room();
     let flags = SpliceFlags::empty();
     let length = rustix::pipe::splice(device, None, &pipe.write, None, room.len(), flags)?;
-    let failed = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let failed = |error: io::Error| {
+        tracing::error!("a request was lost in a pipe: {error}");
+        Errno::IO
+    };
     let front = length.min(WRITE_FRONT);
     let (start, rest) = room.split_at_mut_checked(front).ok_or(Errno::IO)?;
     pipe.read_exact(start).map_err(failed)?;

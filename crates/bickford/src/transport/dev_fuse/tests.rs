@@ -40,7 +40,12 @@ fn a_worker_that_leaves_while_nobody_waits_is_replaced() {
         max: 3,
         max_idle: 2,
     };
-    let pool = Pool::of(Arc::new(server), Channel::new(Arc::new(device)), workers);
+    let pool = Pool::of(
+        Arc::new(server),
+        Channel::new(Arc::new(device)),
+        None,
+        workers,
+    );
     // Two wait for requests, and a third has waited to be called.
     pool.pretend(3, 2);
     let leaves = Leave(&pool);
@@ -53,7 +58,8 @@ fn a_worker_that_leaves_while_nobody_waits_is_replaced() {
     assert_eq!(pool.started(), 1);
 }
 
-/// Its threads cannot start others. A LOOKUP of `wait` and a number is answered when `go` is asked for.
+/// Its threads cannot start others once `refuse` was asked for, nor read the device after `no` and a reason. A LOOKUP
+/// of `wait` and a number is answered when `go` is asked for.
 struct Refused(Arc<State>);
 
 #[derive(Default)]
@@ -72,6 +78,8 @@ impl State {
 
 thread_local! {
     static REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// How the next read of a device fails on this thread.
+    pub(in crate::transport) static READ_FAILS: Cell<Option<Errno>> = const { Cell::new(None) };
 }
 
 impl crate::filesystem::blocking::FileSystem for Refused {
@@ -89,6 +97,8 @@ impl crate::filesystem::blocking::FileSystem for Refused {
                     .unwrap()
                     .insert(thread::current().id());
             }
+            b"no memory" => READ_FAILS.set(Some(Errno::NOMEM)),
+            b"no rights" => READ_FAILS.set(Some(Errno::PERM)),
             name if name.starts_with(b"wait") => {
                 let mut waiting = self.0.waiting.lock().unwrap();
                 *waiting += 1;
@@ -177,4 +187,25 @@ fn a_worker_that_cannot_be_started_is_started_later() {
             assert_eq!(other.join().unwrap(), 7);
         }
     });
+}
+
+#[test]
+fn one_worker_goes_on_without_memory_and_ends_the_connection_where_it_cannot() {
+    if !rustix::process::geteuid().is_root() {
+        say(format_args!(
+            "SKIPPED: mounting needs root; run the tests as root"
+        ));
+        return;
+    }
+    let config = SessionConfig::default()
+        .transport(TransportChoice::DevFuse)
+        .workers(Workers::SINGLE);
+    let mounted = Mounted::new(&Arc::default(), config);
+    for name in ["no memory", "no memory", "go"] {
+        assert_eq!(mounted.size_of(name), 7);
+    }
+    let error = fs::metadata(mounted.dir.path().join("no rights")).unwrap_err();
+    let aborted = [libc::ECONNABORTED, libc::ENOTCONN];
+    assert!(aborted.contains(&error.raw_os_error().unwrap()), "{error}");
+    mounted.session.wait();
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::Channel;
 use super::receiver::Receiver;
+use super::{Channel, wait_for_memory};
 use crate::dispatch::Server;
-use crate::transport::Responder;
+use crate::transport::{Responder, abort};
 
 /// How many threads handle requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Pool {
     server: Arc<Server>,
     channel: Channel,
+    /// Number of the connection, where it is known.
+    connection: Option<u32>,
     workers: Workers,
     idle: AtomicUsize,
     running: Mutex<Running>,
@@ -101,9 +103,10 @@ impl Pool {
     pub(crate) fn start(
         server: Arc<Server>,
         channel: Channel,
+        connection: Option<u32>,
         workers: Workers,
     ) -> io::Result<Arc<Self>> {
-        let pool = Self::of(server, channel, workers);
+        let pool = Self::of(server, channel, connection, workers);
         // Here, so that a session that nobody could serve does not begin.
         let receiver = Receiver::new(&pool.server, FIRST)?;
         pool.spawn_with(Some(receiver))?;
@@ -118,7 +121,12 @@ impl Pool {
     }
 
     /// A pool without a worker.
-    pub(super) fn of(server: Arc<Server>, channel: Channel, workers: Workers) -> Arc<Self> {
+    pub(super) fn of(
+        server: Arc<Server>,
+        channel: Channel,
+        connection: Option<u32>,
+        workers: Workers,
+    ) -> Arc<Self> {
         let workers = Workers {
             max: workers.max.clamp(1, THREADS_MAX),
             max_idle: workers.max_idle.max(1),
@@ -126,6 +134,7 @@ impl Pool {
         Arc::new(Self {
             server,
             channel,
+            connection,
             workers,
             idle: AtomicUsize::new(0),
             running: Mutex::default(),
@@ -281,6 +290,10 @@ impl Pool {
                 Ok(received) => received,
                 // ENOENT: the request was interrupted before it was read.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
+                Err(error @ (Errno::NOMEM | Errno::FAULT)) => {
+                    wait_for_memory(error);
+                    continue;
+                }
                 Err(Errno::NODEV | Errno::CONNABORTED) => {
                     self.running().over = true;
                     self.called.notify_all();
@@ -337,6 +350,9 @@ impl Leave<'_> {
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         if self.is_last() {
+            // Nothing happens where it has ended.
+            abort::give_up(self.0.connection, self.0.channel.device());
+            self.0.server.in_flight().end();
             self.0.server.destroy();
             self.0.running().count = 0;
         } else if self.0.idle.load(Ordering::SeqCst) == 0

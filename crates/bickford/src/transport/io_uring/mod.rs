@@ -130,9 +130,7 @@ impl Shared {
 
     /// Aborts the connection because it cannot be served any more.
     fn give_up(&self) {
-        if let Err(error) = super::abort::abort(self.connection, &*self.device) {
-            tracing::error!("the connection was not aborted, its requests hang: {error}");
-        }
+        super::abort::give_up(self.connection, &*self.device);
     }
 
     fn parts(&self) -> std::sync::MutexGuard<'_, usize> {

@@ -15,7 +15,7 @@ use super::{Part, Shared};
 use crate::decode;
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
-use crate::transport::dev_fuse::{Channel, HEADER_ROOM};
+use crate::transport::dev_fuse::{Channel, HEADER_ROOM, wait_for_memory};
 
 /// After a FORGET the reader waits a little, so that those that follow are read together. Nobody
 /// waits for a FORGET; an INTERRUPT comes this much later at worst.
@@ -40,6 +40,10 @@ fn run(part: &Part, mut buffer: Buffer) {
         let length = match channel.receive(&mut buffer) {
             Ok(length) => length,
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
+            Err(error @ (Errno::NOMEM | Errno::FAULT)) => {
+                wait_for_memory(error);
+                continue;
+            }
             Err(Errno::NODEV | Errno::CONNABORTED) => {
                 // No ring is told while replies that are due later have all entries.
                 part.shared.stop();

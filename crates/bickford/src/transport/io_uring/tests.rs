@@ -16,8 +16,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::io_uring_obstacle;
 use crate::mount::{MountOptions, Unmount, unmount};
-use crate::ops::{Attr, Attributes, Entry, Getattr, Lookup};
+use crate::ops::{Attr, Attributes, Entry, Forget, Getattr, Lookup};
 use crate::sys::thread::{Policy, policy};
+use crate::transport::dev_fuse::tests::READ_FAILS;
 use crate::transport::{Transport, TransportChoice};
 use crate::watchdog::{DEADLINE, say, show_connections, watch};
 use crate::{Blocking, Context, FileSystem, MountedSession, NodeId, Reply, Session, SessionConfig};
@@ -343,6 +344,41 @@ fn a_session_ends_though_replies_have_every_entry() {
         session.wait();
     });
     drop(kept);
+}
+
+/// The read after each FORGET finds no memory.
+#[derive(Clone, Default)]
+struct Forgets(Arc<AtomicUsize>);
+
+impl crate::filesystem::blocking::FileSystem for Forgets {
+    fn lookup(&self, cx: &Context<'_>, op: Lookup<'_>) -> Result<Entry, Errno> {
+        Names.lookup(cx, op)
+    }
+
+    fn getattr(&self, cx: &Context<'_>, op: Getattr) -> Result<Attributes, Errno> {
+        Names.getattr(cx, op)
+    }
+
+    fn forget(&self, _: &[Forget]) {
+        READ_FAILS.set(Some(Errno::NOMEM));
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn forgets_come_after_a_read_without_memory() {
+    let forgets = Forgets::default();
+    let choice = TransportChoice::IoUring;
+    serving(Blocking(forgets.clone()), choice, |dir, session| {
+        for number in 1..3 {
+            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 7);
+            let notifier = session.notifier();
+            notifier.invalidate_entry(NodeId::ROOT, c"file").unwrap();
+            wait_until("the kernel forgets", || {
+                forgets.0.load(Ordering::SeqCst) == number
+            });
+        }
+    });
 }
 
 /// Whether some thread that serves a queue yields to callers.
