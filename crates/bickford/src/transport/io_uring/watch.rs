@@ -1,7 +1,7 @@
 //! Watches over the threads of the queues: adds some where handlers take long, has those that yield to
 //! callers yield no more, and notices those that die.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,6 +26,12 @@ use crate::dispatch;
 const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 400_000,
+};
+
+/// The same where no further thread may be started: a receiver may still be.
+const FULL_TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
 };
 
 /// How often threads that yield are looked at.
@@ -62,7 +68,10 @@ struct Watcher {
     /// What each thread that yields had begun when it was last seen to begin something, and when.
     quiet: HashMap<Pid, (u64, Instant)>,
     gave_up: bool,
-    full: bool,
+    /// Queues that have all the threads that they may have, and keep them.
+    full: HashSet<u16>,
+    /// Whether one of the queues that are out of entries may have a further thread.
+    may_grow: bool,
     /// When a thread could not be started.
     failed: Option<Instant>,
     /// Since when a kick is owed.
@@ -92,7 +101,8 @@ pub(super) fn prepare(threads: &[Starting]) -> io::Result<Parked<Part>> {
             before: HashMap::new(),
             quiet: HashMap::new(),
             gave_up: false,
-            full: false,
+            full: HashSet::new(),
+            may_grow: false,
             failed: None,
             owed: None,
         };
@@ -159,8 +169,9 @@ impl Watcher {
     fn sleep(&self) -> bool {
         let watching = self.shared.watching.load(Ordering::SeqCst);
         let yielding = self.shared.yielding.is_on();
-        let tick = watching.then_some(&TICK);
+        let tick = (watching && self.may_grow).then_some(&TICK);
         let tick = tick.or(yielding.then_some(&YIELDING_TICK));
+        let tick = tick.or(watching.then_some(&FULL_TICK));
         let signals = self.dispatcher.in_flight().seeks_signals();
         let tick = tick.or(signals.then_some(&SIGNALS_TICK));
         let tick = tick.or(self.owed.map(|_| &RETRY_TICK));
@@ -222,6 +233,7 @@ impl Watcher {
     /// run: further threads would only cost more switches between them.
     fn look_for_stuck(&mut self) {
         let mut exhausted = false;
+        self.may_grow = false;
         let mut now = HashMap::new();
         for queue in self.shared.queues.clone() {
             let mut stuck = 0;
@@ -231,9 +243,16 @@ impl Watcher {
             }
             exhausted = true;
             if self.needs_receiver(&queue, &members) {
+                // Those that keep an entry beside it do not count from then on.
+                self.full.remove(&queue.number);
+                self.may_grow = true;
                 self.start(&queue, Role::Receiver);
                 continue;
             }
+            if self.full.contains(&queue.number) {
+                continue;
+            }
+            self.may_grow = true;
             for member in &members {
                 let turns = member.turns.load(Ordering::Relaxed);
                 let mut seen = Seen { turns, run: None };
@@ -298,14 +317,14 @@ impl Watcher {
 
     fn grow(&mut self, queue: &Arc<Queue>, threads: usize) {
         if threads >= self.shared.threads_max {
-            if !self.full {
+            if self.full.is_empty() {
                 tracing::warn!(
                     queue = queue.number,
                     threads,
                     "every thread is in a handler that takes long; further requests wait"
                 );
             }
-            self.full = true;
+            self.full.insert(queue.number);
             return;
         }
         self.start(queue, Role::Further);

@@ -49,6 +49,10 @@ impl Mixed {
             reply.ok(Self::entry());
         }
     }
+
+    fn shut(&self) {
+        *self.0.blocked.lock().unwrap() = 0;
+    }
 }
 
 impl FileSystem for Mixed {
@@ -94,7 +98,7 @@ fn threads_that_have_an_entry_beside_a_receiver_leave_room_for_others() {
     let config = SessionConfig::default()
         .transport(TransportChoice::IoUring)
         .workers(Workers::up_to(THREADS));
-    for _ in 0..4 {
+    for is_full in [false, false, true, true] {
         let mixed = Mixed::default();
         let queues = usize::from(probe::possible_cpus().unwrap());
         configured(mixed.clone(), config, |dir, session| {
@@ -107,6 +111,16 @@ fn threads_that_have_an_entry_beside_a_receiver_leave_room_for_others() {
                         assert_eq!(fs::metadata(dir.join(name)).unwrap().len(), 7);
                     })
                 };
+                if is_full {
+                    let all: [_; THREADS] =
+                        std::array::from_fn(|number| ask(format!("block before {number}")));
+                    wait_until("all threads are in methods", || mixed.blocked() == THREADS);
+                    // For some looks of the watcher.
+                    std::thread::sleep(Duration::from_millis(20));
+                    mixed.open();
+                    all.into_iter().for_each(|one| one.join().unwrap());
+                    mixed.shut();
+                }
                 (1..THREADS).for_each(|number| drop(ask(format!("later{number}"))));
                 wait_until("replies are kept", || mixed.kept() == THREADS - 1);
                 wait_until("a receiver begins", || {
