@@ -15,6 +15,7 @@ pub mod layer;
 pub mod mount;
 pub mod notify;
 pub mod ops;
+mod parked;
 pub mod path;
 pub mod reply;
 pub mod session;

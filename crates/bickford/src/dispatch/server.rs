@@ -15,7 +15,7 @@ use super::context::Origin;
 use super::{Context, Crosser, Crossing, InFlight, KernelLimits, Running};
 use crate::decode::{Incoming, Malformed};
 use crate::filesystem::{FileSystem, Negotiation};
-use crate::notify::{Notifier, Queue, Retrievals};
+use crate::notify::{self, Notifier, Queue, Retrievals};
 #[allow(
     clippy::wildcard_imports,
     reason = "the operation table names every operation and answer"
@@ -192,7 +192,16 @@ impl Server {
     /// # Errors
     /// When the thread cannot be started.
     pub fn serve_notifications(&self, sink: Arc<dyn NotifySink>) -> io::Result<JoinHandle<()>> {
-        self.queue.serve(sink)
+        self.send_notifications(notify::sender()?, sink)
+    }
+
+    /// The same with a thread that was started before.
+    pub(crate) fn send_notifications(
+        &self,
+        sender: notify::Sender,
+        sink: Arc<dyn NotifySink>,
+    ) -> io::Result<JoinHandle<()>> {
+        self.queue.serve(sender, sink)
     }
 
     /// What happened so far.

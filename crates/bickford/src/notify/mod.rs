@@ -16,8 +16,8 @@ use bickford_abi::{self as abi, ExpireFlags, NotifyCode};
 use zerocopy::IntoBytes;
 
 pub use message::NAME_MAX;
-pub(crate) use queue::Queue;
 pub use queue::{PRUNE_SINCE, QUEUE_BYTES_MAX, QUEUE_MAX};
+pub(crate) use queue::{Queue, Sender, sender};
 pub use retrieve::RETRIEVALS_MAX;
 pub(crate) use retrieve::Retrievals;
 
@@ -393,7 +393,9 @@ mod tests {
     fn an_answer_waits_for_a_stuck_notification_no_longer_than_a_moment() {
         let queue = Arc::<Queue>::default();
         let (go_on, may) = mpsc::channel();
-        let sends = queue.serve(Arc::new(Stuck(Mutex::new(may)))).unwrap();
+        let sends = queue
+            .serve(sender().unwrap(), Arc::new(Stuck(Mutex::new(may))))
+            .unwrap();
         let notifier = Notifier::new(Arc::clone(&queue), Arc::default());
         let (answered, answer) = mpsc::channel();
         std::thread::spawn(move || {

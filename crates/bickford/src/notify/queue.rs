@@ -1,10 +1,12 @@
 //! The bounded queue of notifications, emptied by a thread of its own.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bickford_abi::NotifyCode;
@@ -13,6 +15,7 @@ use rustix::io::Errno;
 use super::{Message, NotifyError, message};
 use crate::NodeId;
 use crate::ops::Forget;
+use crate::parked::Parked;
 use crate::transport::NotifySink;
 
 /// How many notifications may wait.
@@ -72,6 +75,21 @@ impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {} sent", self.sent, self.pushed)
     }
+}
+
+/// What is sent, and by what.
+type Word = (Arc<Queue>, Arc<dyn NotifySink>);
+
+/// A thread that sends, once it is told what.
+pub(crate) type Sender = Parked<Word>;
+
+/// Starts one.
+pub(crate) fn sender() -> io::Result<Sender> {
+    Parked::new("bickford-notify".into(), |word: &Receiver<Word>| {
+        if let Ok((queue, sink)) = word.recv() {
+            queue.run(&*sink);
+        }
+    })
 }
 
 #[derive(Debug, Default)]
@@ -199,16 +217,15 @@ impl Queue {
         }
     }
 
-    /// Starts the thread that sends. It ends with [`Queue::end`].
+    /// Has a thread send. It ends with [`Queue::end`].
     pub(crate) fn serve(
         self: &Arc<Self>,
+        sender: Sender,
         sink: Arc<dyn NotifySink>,
-    ) -> std::io::Result<JoinHandle<()>> {
-        let queue = Arc::clone(self);
+    ) -> io::Result<JoinHandle<()>> {
         self.state().sink = Some(Arc::clone(&sink));
-        thread::Builder::new()
-            .name("bickford-notify".into())
-            .spawn(move || queue.run(&*sink))
+        let ended = || io::Error::other("the thread of notifications ended before it began");
+        sender.go((Arc::clone(self), sink)).ok_or_else(ended)
     }
 
     fn run(&self, sink: &dyn NotifySink) {
@@ -250,7 +267,7 @@ pub(super) fn dropped<T>(held: T) {
     }
 }
 
-fn not_taken(code: NotifyCode, error: &std::io::Error) {
+fn not_taken(code: NotifyCode, error: &io::Error) {
     // ENOENT: the kernel does not have what was to be dropped.
     if Errno::from_io_error(error) != Some(Errno::NOENT) {
         tracing::debug!(code = code.name(), "notification not taken: {error}");

@@ -17,7 +17,7 @@ use bickford_abi::InitFlags;
 
 use crate::dispatch::{Admission, KernelLimits, Negotiated, Server, ServerConfig};
 use crate::filesystem::FileSystem;
-use crate::notify::Notifier;
+use crate::notify::{self, Notifier};
 use crate::trace::Stats;
 use crate::transport::dev_fuse::{self, Channel};
 use crate::transport::{Transport, TransportChoice, TransportInForce, Workers, Yielding, abort};
@@ -135,9 +135,11 @@ impl Session {
         descriptors::make_room(&device);
         descriptors::make_waiting(&device)?;
         let device = Arc::new(device);
+        // Before rings have taken the last threads that there may be: without them there is /dev/fuse.
+        let sender = notify::sender()?;
         let plan = Plan::new(&device, &config, connection)?;
         let server = initialized(filesystem, &device, &config, plan.is_prepared())?;
-        Self::served(&server, &device, config, connection, || {
+        Self::served(&server, &device, config, connection, sender, || {
             plan.start(&server, &device)
         })
     }
@@ -157,6 +159,7 @@ impl Session {
         descriptors::make_room(&device);
         descriptors::make_waiting(&device)?;
         let device = Arc::new(device);
+        let sender = notify::sender()?;
         let server = initialized(filesystem, &device, &config, false)?;
         descriptors::make_not_waiting(&device)?;
         let driver = Driver::new(Arc::clone(&server), &device);
@@ -165,7 +168,7 @@ impl Session {
             reason: "io_uring=off: the caller handles requests".into(),
         };
         let start = || Ok((Carrier::Caller(driver.end()), transport));
-        let session = Self::served(&server, &device, config, connection, start)?;
+        let session = Self::served(&server, &device, config, connection, sender, start)?;
         Ok((session, driver))
     }
 
@@ -175,12 +178,13 @@ impl Session {
         device: &Arc<OwnedFd>,
         config: SessionConfig,
         connection: Option<u32>,
+        sender: notify::Sender,
         start: impl FnOnce() -> io::Result<(Carrier, TransportInForce)>,
     ) -> io::Result<Self> {
         raise_read_ahead(server, connection);
         limit_write_back(server, connection);
         let sink = Arc::new(Channel::new(Arc::clone(device)));
-        let started = server.serve_notifications(sink).and_then(|notify| {
+        let started = server.send_notifications(sender, sink).and_then(|notify| {
             let (carrier, transport) = start()?;
             Ok((notify, carrier, transport))
         });

@@ -47,10 +47,11 @@ pub use yielding::yielding_obstacle;
 use super::{Workers, Yielding};
 use crate::dispatch;
 use crate::filesystem::MAX_WRITE;
+use crate::parked::Parked;
 use crate::sys::payloads::Areas;
 use crate::sys::uring::{Event, Ring};
 use queue::Queue;
-use spawn::{Parked, Role, Starting};
+use spawn::{Role, Starting};
 
 /// Threads of one queue, at most.
 const THREADS_MAX: usize = 16;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use bickford_abi::Opcode;
 use rustix::io::Errno;
 
-use super::spawn::Parked;
 use super::{Part, Shared};
 use crate::decode;
+use crate::parked::Parked;
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
 use crate::transport::dev_fuse::{Channel, HEADER_ROOM, wait_for_memory};

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
 
 use rustix::process::{PidfdFlags, pidfd_open};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
@@ -16,43 +15,9 @@ use super::kick::kick;
 use super::queue::{Member, Queue};
 use super::ring::Server;
 use crate::dispatch;
+use crate::parked::Parked;
 use crate::sys::payloads::Area;
 use crate::sys::uring::Ring;
-
-/// A thread that waits for the word to begin. Without it, it ends; whoever drops this waits for that, so that
-/// what it had is there for others.
-#[derive(Debug)]
-pub(super) struct Parked<T>(Option<(Sender<T>, JoinHandle<()>)>);
-
-impl<T: Send + 'static> Parked<T> {
-    pub(super) fn new(
-        name: String,
-        run: impl FnOnce(&Receiver<T>) + Send + 'static,
-    ) -> io::Result<Self> {
-        #[cfg(test)]
-        if super::tests::NO_THREAD.get() == Some(&name) {
-            return Err(rustix::io::Errno::AGAIN.into());
-        }
-        let (go, word) = channel();
-        let started = thread::Builder::new().name(name).spawn(move || run(&word));
-        Ok(Self(Some((go, started?))))
-    }
-
-    /// Gives the word. Answers whether the thread was there for it.
-    pub(super) fn go(mut self, word: T) -> bool {
-        self.0.take().is_some_and(|(go, _)| go.send(word).is_ok())
-    }
-}
-
-impl<T> Drop for Parked<T> {
-    fn drop(&mut self) {
-        if let Some((go, thread)) = self.0.take() {
-            drop(go);
-            // A panic of it has been told.
-            let _ = thread.join();
-        }
-    }
-}
 
 /// A thread that has everything it needs and waits for the word to register.
 #[derive(Debug)]
@@ -118,8 +83,8 @@ impl Starting {
         let ended = || io::Error::other("a thread of io_uring ended before it began");
         self.queue.members().push(Arc::clone(&self.member));
         let registered = match self.parked.go(go) {
-            true => result.recv().unwrap_or_else(|_| Err(ended())),
-            false => Err(ended()),
+            Some(_) => result.recv().unwrap_or_else(|_| Err(ended())),
+            None => Err(ended()),
         };
         if registered.is_err() {
             self.queue

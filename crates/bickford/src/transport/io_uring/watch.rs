@@ -17,10 +17,11 @@ use super::kick::{self, Kicker};
 use super::queue::{Member, Queue};
 use super::schedule::{self, Schedule};
 use super::signals;
-use super::spawn::{Parked, Role, Starting};
+use super::spawn::{Role, Starting};
 use super::yielding::QUIET;
 use super::{Part, Shared, pages, spawn};
 use crate::dispatch;
+use crate::parked::Parked;
 
 /// A thread that is in the same handler after this time is stuck.
 const TICK: Timespec = Timespec {
