@@ -1074,7 +1074,8 @@ int32_t bickford_deferred_range(uint64_t handle, int32_t fd, uint64_t offset, ui
 // something is made. `max_stack_depth` allows backing files (`bickford_reply_open_backing`), with 2 also such that lie
 // on an overlay; it rules out the kernel's write-back cache. With `driven` the caller serves (`bickford_session_serve_one`), and
 // no thread does. `max_background` and `congestion_threshold` limit requests that
-// nobody waits for, `request_timeout` is after how many seconds without an answer the kernel aborts the connection, and
+// nobody waits for, `request_timeout` is after how many seconds without an answer the kernel aborts the connection (from Linux
+// 6.15 on, else mounting fails; it looks every 15 s, so that less counts as 15), and
 // `time_granularity` the resolution of times in nanoseconds. `session` gets the number of the
 // session. When this returns, the mount answers, with `driven` once it is served; close the session with `bickford_session_close`.
 //

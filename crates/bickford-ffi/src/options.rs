@@ -193,7 +193,7 @@ impl Options {
 
     /// How a session is served.
     pub(crate) fn session(&self, config: &bickford_config) -> SessionConfig {
-        let mut session = self.stackfs.session_config();
+        let mut session = self.stackfs.session_config().limits(self.tuning.limits);
         if let Ok(workers @ 1..) = usize::try_from(config.workers) {
             let max = workers.min(1024);
             session = session.workers(Workers { max, max_idle: max });

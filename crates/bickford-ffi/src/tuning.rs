@@ -24,7 +24,7 @@ where
 /// What is to be settled; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
-    limits: KernelLimits,
+    pub(crate) limits: KernelLimits,
     time_granularity: Option<u32>,
 }
 
@@ -58,8 +58,8 @@ impl Tuning {
         Ok(true)
     }
 
+    /// Settles what is no limit: these are the session's.
     pub(crate) fn apply(&self, negotiation: &mut Negotiation) {
-        self.limits.apply(negotiation);
         if let Some(nanoseconds) = self.time_granularity {
             negotiation.set_time_granularity(nanoseconds);
         }
@@ -72,28 +72,27 @@ mod tests {
 
     use super::*;
 
-    fn settled(options: &[(&str, &str)]) -> Negotiation {
+    #[test]
+    fn numbers_are_taken() {
         let mut tuning = Tuning::default();
+        let options = [
+            ("max_background", "8"),
+            ("congestion_threshold", "2"),
+            ("request_timeout", "0"),
+            ("time_granularity", "100"),
+        ];
         for (name, value) in options {
             assert!(tuning.set(name, value).unwrap(), "{name}");
         }
+        let limits = KernelLimits {
+            max_background: Some(8),
+            congestion_threshold: Some(2),
+            request_timeout: Some(0),
+        };
+        assert_eq!(tuning.limits, limits);
         let mut negotiation = Negotiation::new(&InitIn::default());
         tuning.apply(&mut negotiation);
-        negotiation
-    }
-
-    #[test]
-    fn numbers_reach_the_kernel() {
-        let plain = Negotiation::new(&InitIn::default());
-        assert_eq!(settled(&[]).background(), plain.background());
-        assert_eq!(settled(&[("max_background", "8")]).background(), (8, 6));
-        let both = [("max_background", "8"), ("congestion_threshold", "2")];
-        assert_eq!(settled(&both).background(), (8, 2));
-        let (most, _) = plain.background();
-        let congestion = settled(&[("congestion_threshold", "2")]);
-        assert_eq!(congestion.background(), (most, 2));
-        let fine = settled(&[("time_granularity", "100")]);
-        assert_eq!(fine.time_granularity(), 100);
+        assert_eq!(negotiation.time_granularity(), 100);
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub struct Tuning {
     pub congestion_threshold: Option<u16>,
 
     /// End the mount where a request has had no answer for so long; by default, and with 0, never
+    ///
+    /// Linux 6.15 is needed. It looks every 15 s: less counts as 15, and it may take 15 more. The sysctls
+    /// fs.fuse.default_request_timeout and max_request_timeout bound it, also where it is never.
     #[arg(long, value_name = "SECONDS")]
     pub request_timeout: Option<u16>,
 }

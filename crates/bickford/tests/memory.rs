@@ -133,6 +133,22 @@ fn init_tells_the_kernel_how_long_to_wait_for_an_answer() {
 }
 
 #[test]
+fn a_time_to_wait_that_the_kernel_does_not_offer_is_refused() {
+    for (seconds, error) in [(0, 0), (30, -libc::EPROTO)] {
+        let mut config = ServerConfig::default();
+        config.limits.request_timeout = Some(seconds);
+        let mut kernel = before_init(config).kernel;
+        let init = InitIn {
+            major: 7,
+            minor: 42,
+            ..InitIn::default()
+        };
+        assert_eq!(kernel.init_with(&init).unwrap().error, error);
+        assert_eq!(kernel.server().negotiated().is_some(), error == 0);
+    }
+}
+
+#[test]
 fn an_old_kernel_gets_an_answer_of_its_size() {
     for (minor, size) in [(4, 8), (22, 24), (23, 64)] {
         let mut kernel = before_init(ServerConfig::default()).kernel;

@@ -195,7 +195,7 @@ fn flags_of_its_own_stand_in_options_too() {
 #[test]
 fn limits_of_the_kernel_are_whoever_mounts_choice() {
     let Some(place) = Place::new() else { return };
-    let options = "max_background=9,congestion-threshold=5,request_timeout=3600";
+    let options = "max_background=9,congestion-threshold=5,request_timeout=0";
     assert_silent(&place.run(HELLO, &[], &["-o", options]));
     let connection = place.entry().unwrap().connection();
     let settled = |name: &str| {

@@ -207,14 +207,20 @@ impl Negotiation {
         self.splice_writes
     }
 
-    /// After how many seconds without an answer the kernel aborts the connection; zero for never.
-    pub fn set_request_timeout(&mut self, seconds: u16) {
+    /// After how many seconds without an answer the kernel aborts the connection; zero for never. Answers whether it
+    /// does: from Linux 6.15 on. It looks every 15 seconds: less counts as 15, and it may take 15 more. Sysctls
+    /// (`fs.fuse.default_request_timeout`, `fs.fuse.max_request_timeout`) bound it, also where it is never.
+    pub fn set_request_timeout(&mut self, seconds: u16) -> bool {
         self.request_timeout = 0;
         if seconds == 0 {
             self.refuse(InitFlags::REQUEST_TIMEOUT);
-        } else if self.want(InitFlags::REQUEST_TIMEOUT) {
+            return true;
+        }
+        let offered = self.want(InitFlags::REQUEST_TIMEOUT);
+        if offered {
             self.request_timeout = seconds;
         }
+        offered
     }
 
     /// After how many seconds without an answer the kernel aborts the connection.
@@ -247,7 +253,7 @@ mod tests {
         (init.flags, init.flags2) = (u32::MAX, u32::MAX);
         let mut negotiation = Negotiation::new(&init);
         for seconds in [30, 0] {
-            negotiation.set_request_timeout(seconds);
+            assert!(negotiation.set_request_timeout(seconds));
             let wanted = negotiation.wanted().contains(InitFlags::REQUEST_TIMEOUT);
             assert_eq!(
                 (negotiation.request_timeout(), wanted),

@@ -65,7 +65,11 @@ impl Server {
         if let Err(errno) = self.ask(&mut negotiation) {
             return respond_error(responder, ticket, errno);
         }
-        self.config.limits.apply(&mut negotiation);
+        if let Err(reason) = self.config.limits.apply(&mut negotiation) {
+            tracing::error!("{reason}");
+            self.refused_with(io::Error::new(io::ErrorKind::Unsupported, reason));
+            return respond_error(responder, ticket, Errno::PROTO);
+        }
         if let Some(reason) = self.cannot_be_mapped(negotiation.wanted()) {
             tracing::error!("allow id-mapped mounts: {reason}");
             self.refused_with(io::Error::new(io::ErrorKind::InvalidInput, reason));

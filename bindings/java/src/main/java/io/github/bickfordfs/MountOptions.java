@@ -18,8 +18,8 @@ import java.util.Objects;
  *     (octal) for all files; "noforget" to keep all names until the end; "at_once" for requests that keep their threads until
  *     they are answered, also while they wait for a path, where methods hardly ever wait; and "use_ino", "hide_removed" and
  *     "handles_only", see there. But for {@link JavaFuse} also "max_background=" and "congestion_threshold=" for requests that
- *     nobody waits for, "request_timeout=" for after how many seconds without an answer the kernel ends the mount, and
- *     "time_granularity=" in nanoseconds
+ *     nobody waits for, "request_timeout=" for after how many seconds without an answer the kernel ends the mount (from
+ *     Linux 6.15 on, else mounting fails; less than 15 count as 15), and "time_granularity=" in nanoseconds
  * @param workers how many native threads serve requests over /dev/fuse, for as long as the mount, and over io_uring how
  *     many at most for each processor (2 to 16); zero for as many as the load asks for: 32 at most over /dev/fuse, of which
  *     one for each processor waits, but two at least and ten at most ("preset=base" has one), and 16 for each processor
