@@ -8,13 +8,13 @@
 mod common;
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 
 use common::{
-    NOBODY, Place, as_nobody, as_user, assert_refused, assert_silent, in_namespace, installed, run,
-    wait_until,
+    NOBODY, Place, Running, as_nobody, as_user, assert_refused, assert_silent, in_namespace,
+    installed, run, wait_until,
 };
 use rustix::process::{Signal, kill_process};
 
@@ -194,24 +194,62 @@ fn a_helper_that_cannot_be_started_is_told_with_the_limit() {
         return;
     };
     let program = place.public_program();
-    // Nobody else's processes count: there is room for this one and its thread of signals, and for no helper.
+    // Nobody else's processes count: there is room for this one and its threads for signals, and for no helper.
     let alone = NOBODY - 2;
     std::os::unix::fs::chown(place.mountpoint(), Some(alone), Some(alone)).unwrap();
     std::os::unix::fs::chown(place.source(), Some(alone), Some(alone)).unwrap();
     let mount = || {
         let mut command = as_user("prlimit".as_ref(), alone);
-        command.args(["--nproc=2", "--"]);
+        command.args(["--nproc=3", "--"]);
         command.arg(&program).args(["mount", "-f"]);
         run(command.args([place.source(), place.mountpoint()]))
     };
     // A thread that has ended counts for a moment.
-    let has_thread = |output: &Output| {
+    let has_threads = |output: &Output| {
         let told = String::from_utf8_lossy(&output.stderr);
-        !told.contains("start the thread of signals")
+        !told.contains("start the thread")
     };
-    let output = (0..200).map(|_| mount()).find(has_thread).unwrap();
+    let output = (0..200).map(|_| mount()).find(has_threads).unwrap();
     assert_refused(&output, 1, &["/fusermount3: ", "ulimit -u"]);
     assert_eq!(place.listed(), None);
+}
+
+/// In a user namespace root has a limit, too, and unmounts without a helper.
+#[test]
+fn a_signal_unmounts_where_no_further_thread_can_be_started() {
+    let test = "a_signal_unmounts_where_no_further_thread_can_be_started";
+    let Some(place) = place(test, "") else { return };
+    let program = place.public_program();
+    let alone = NOBODY - 3;
+    for path in [place.source(), place.mountpoint()] {
+        std::os::unix::fs::chown(path, Some(alone), Some(alone)).unwrap();
+    }
+    let unshared = || {
+        let mut command = as_user("unshare".as_ref(), alone);
+        command.args(["--user", "--map-root-user", "--mount", "--"]);
+        command
+    };
+    if !run(unshared().arg("true")).status.success() {
+        return common::say(format_args!("left out: no user namespaces"));
+    }
+    let mut mount = unshared();
+    mount.arg(program).args(["mount", "-f"]);
+    mount.args([place.source(), place.mountpoint()]);
+    let mut child = mount.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let running = Running::of(child);
+    let mounted = log.any(|line| line.unwrap().contains("mounted source="));
+    assert!(mounted);
+    let pid = running.pid().as_raw_nonzero().to_string();
+    assert_silent(&run(as_user("prlimit".as_ref(), alone).args([
+        "--nproc=0",
+        "--pid",
+        &pid,
+    ])));
+    kill_process(running.pid(), Signal::TERM).unwrap();
+    let output = running.output();
+    let log: Vec<_> = log.map_while(Result::ok).collect();
+    assert!(output.status.success(), "{output:?}: {log:?}");
 }
 
 #[test]

@@ -79,16 +79,17 @@ pub(crate) fn outlive_readers() -> Result<(), Failure> {
 
 /// Signals that are caught from now on, and acted on later.
 pub struct Signals {
-    /// To the thread that acts on them: where a mount takes the last threads that there may be, it is there already.
+    /// To the thread that acts on them. It and the one that unmounts are there before the mount, which may take the last
+    /// threads that there may be.
     session: Sender<Arc<MountedSession>>,
     aborting: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// Catches the signals, and starts the thread that acts on them. Handlers for SIGHUP and SIGUSR1 that are there stay.
+    /// Catches the signals, and starts the threads that act on them. Handlers for SIGHUP and SIGUSR1 that are there stay.
     ///
     /// # Errors
-    /// One cannot be caught, or the thread not be started.
+    /// One cannot be caught, or a thread not be started.
     pub fn catch() -> Result<Self, Failure> {
         let asked = [SIGINT, SIGHUP].into_iter().filter(|it| !is_ignored(*it));
         let all = asked.chain([SIGTERM, SIGUSR1, SIGXFSZ]);
@@ -99,23 +100,19 @@ impl Signals {
         let aborting = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&aborting);
         let (session, mounted) = channel::<Arc<MountedSession>>();
-        let wait = move || {
+        let (first, unmounting) = channel::<Arc<MountedSession>>();
+        spawn("bickford-unmount", move || {
+            if let Ok(session) = unmounting.recv() {
+                end_cleanly(&session);
+            }
+        })?;
+        spawn("bickford-signal", move || {
             // Where nothing is mounted nobody sends one.
             if let Ok(session) = mounted.recv() {
-                act_on(&mut caught, &session, &told);
+                act_on(&mut caught, &session, &first, &told);
             }
-        };
-        let spawned = std::thread::Builder::new()
-            .name("bickford-signal".to_owned())
-            .spawn(wait);
-        spawned
-            .map(|_| Self { session, aborting })
-            .map_err(|error| {
-                Failure::new(format!(
-                    "start the thread of signals: {error}{}",
-                    cure(&error)
-                ))
-            })
+        })?;
+        Ok(Self { session, aborting })
     }
 
     /// Has them end the session, those that came before, too. The answer is set when it is being aborted.
@@ -130,6 +127,7 @@ impl Signals {
 fn act_on(
     caught: &mut signal_hook::iterator::Signals,
     session: &Arc<MountedSession>,
+    unmounting: &Sender<Arc<MountedSession>>,
     aborting: &AtomicBool,
 ) {
     let mountpoint = session.guard().mountpoint().display();
@@ -153,8 +151,7 @@ fn act_on(
     tracing::info!("{}: unmounting {mountpoint}", name(first));
     notify("STOPPING=1");
     // In another thread: unmounting writes dirty pages back, which may take long or hang.
-    let unmounting = Arc::clone(session);
-    spawn("bickford-unmount", move || end_cleanly(&unmounting));
+    let _ = unmounting.send(Arc::clone(session));
     let Some(second) = signals.next() else { return };
     tracing::warn!("{}: aborting {mountpoint}", name(second));
     aborting.store(true, Ordering::SeqCst);
@@ -165,10 +162,12 @@ fn name(signal: i32) -> &'static str {
     signal_name(signal).unwrap_or("signal")
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(run) {
-        tracing::error!("start thread {name}: {error}");
-    }
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(run).map(drop).map_err(|error| {
+        let cure = cure(&error);
+        Failure::new(format!("start the thread {name}: {error}{cure}"))
+    })
 }
 
 fn end_cleanly(session: &MountedSession) {
