@@ -6,13 +6,14 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bickford::mount::{MountEntry, MountOptions};
+use bickford::mount::{MountEntry, MountOptions, Unmount};
 use bickford::ops::Attr;
 use bickford::path::{Adapter, FileSystem, Options, Subject};
 use bickford::{Context, Errno, MountedSession, Negotiation, Result, Session, SessionConfig};
@@ -137,8 +138,9 @@ fn unmounting_waits_for_the_end_of_the_file_system() {
         assert_eq!(entry.fs_type, "fuseblk.disk");
         assert_eq!(entry.source, device.path.as_str());
         assert_eq!(mounted.session.connection(), Some(entry.connection()));
-        let number = device.path.strip_prefix("/dev/loop").unwrap();
-        let read_ahead = format!("/sys/class/bdi/7:{number}-fuseblk/read_ahead_kb");
+        let number = fs::metadata(&device.path).unwrap().rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let read_ahead = format!("/sys/class/bdi/{major}:{minor}-fuseblk/read_ahead_kb");
         assert_eq!(fs::read_to_string(read_ahead).unwrap(), "1024\n");
 
         let umount =
@@ -195,6 +197,7 @@ fn what_is_no_free_block_device_is_refused() {
     };
     refused(&device.options(), &device.path);
     refused(&device.options().fsname(&*file), &file);
-    drop(mounted);
+    mounted.session.unmount(Unmount::Lazy).unwrap();
+    mounted.session.wait();
     refused(&device.options().block_size(1000), &device.path);
 }

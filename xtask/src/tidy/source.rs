@@ -43,7 +43,7 @@ pub(super) fn check(path: &Path, contents: &str, findings: &mut Vec<Finding>) {
     for line in lines {
         report(
             line,
-            "Cargo shows no output of tests that pass: write to std::io::stderr()".to_owned(),
+            "what a test leaves out is written to std::io::stderr(): Cargo shows no other output of tests that pass".to_owned(),
         );
     }
     if !unsafe_at_home(path) {
@@ -81,7 +81,11 @@ fn unseen_skips(tokens: TokenStream, lines: &mut Vec<usize>) {
     let mut prints = false;
     for token in tokens {
         match token {
-            TokenTree::Ident(ident) => prints = ident == "println" || ident == "eprintln",
+            TokenTree::Ident(ident) => {
+                prints = ["print", "println", "eprint", "eprintln"]
+                    .iter()
+                    .any(|it| ident == it);
+            }
             TokenTree::Group(group) => {
                 if prints && group.stream().into_iter().next().is_some_and(is_skip) {
                     lines.push(group.span_open().start().line);

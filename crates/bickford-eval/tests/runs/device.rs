@@ -61,7 +61,8 @@ fn an_interrupt_of_losetup_leaves_no_loop_device() {
     let (tools, made, go) = (place.path("tools"), place.path("made"), place.path("go"));
     let script = format!(
         "#!/bin/sh\nPATH=${{PATH#*:}}\nname=$(losetup \"$@\") || exit\n: > {}\n\
-         while ! [ -e {} ]; do sleep 0.01; done\necho \"$name\"\n",
+         while [ -e {} ] && ! [ -e {} ]; do sleep 0.01; done\necho \"$name\"\n",
+        made.display(),
         made.display(),
         go.display()
     );
