@@ -224,11 +224,15 @@ fn chosen(
     }
     let peers = build(arguments, left_out);
     let mut found = configurations::all(program, &peers);
-    if !configurations::mirror(program).exists() {
-        let why = "cargo build --release -p bickford-examples --bin mirror has not been run";
-        left_out.insert(configurations::OVER_PATHS.to_owned(), why.to_owned());
+    found.retain(|c| c.side == Side::Native || begins(c));
+    let mirror = configurations::mirror(program);
+    if !mirror.exists() {
+        for configuration in found.extract_if(.., |c| c.name == configurations::OVER_PATHS) {
+            let why = format!("there is no {}; `make compare` builds it", mirror.display());
+            eprintln!("compare: {} is left out: {why}", configuration.name);
+            left_out.insert(configuration.name, why);
+        }
     }
-    found.retain(|c| c.side == Side::Native || begins(c) && !left_out.contains_key(&c.name));
     found.extend(guests);
     Ok((found, bickford.ok()))
 }

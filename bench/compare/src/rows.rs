@@ -75,8 +75,8 @@ pub(crate) enum Mode {
     /// checks of permissions.
     #[serde(alias = "WithoutXattr")]
     AsPeers,
-    /// By the interface over paths, with all that may be cached cached for good, extended attributes, and the kernel's checks
-    /// of permissions: each side sends the same requests.
+    /// By the interface over paths, with names, attributes and contents cached for good, extended attributes, and the kernel's
+    /// checks of permissions: each side gets the same requests.
     Paths,
 }
 

@@ -40,8 +40,23 @@ static int result_of(int value)
 static int give(const char *path)
 {
 	struct fuse_context *caller = fuse_get_context();
+	struct stat made;
 
+	if (lstat(below(path), &made) == 0 && made.st_uid == caller->uid && made.st_gid == caller->gid)
+		return 0;
 	return result_of(lchown(below(path), caller->uid, caller->gid));
+}
+
+/* An open directory, its position, and the entry there if it has been read already. */
+struct directory {
+	DIR *stream;
+	struct dirent *next;
+	off_t offset;
+};
+
+static struct directory *directory_of(const struct fuse_file_info *fi)
+{
+	return (struct directory *)(uintptr_t)fi->fh;
 }
 
 static void *do_init(struct fuse_conn_info *conn, struct fuse_config *config)
@@ -50,6 +65,10 @@ static void *do_init(struct fuse_conn_info *conn, struct fuse_config *config)
 	config->use_ino = 1;
 	config->nullpath_ok = 1;
 	if (best) {
+		want(conn, FUSE_CAP_SPLICE_READ);
+		want(conn, FUSE_CAP_SPLICE_WRITE);
+		/* Pages of the lower file's cache are not ours to give away. */
+		refuse(conn, FUSE_CAP_SPLICE_MOVE);
 		conn->max_background = 64;
 		config->entry_timeout = config->attr_timeout = config->negative_timeout = 365.0 * 24 * 3600;
 		config->kernel_cache = 1;
@@ -229,33 +248,45 @@ static int do_statfs(const char *path, struct statvfs *st)
 
 static int do_opendir(const char *path, struct fuse_file_info *fi)
 {
-	DIR *directory = opendir(below(path));
+	struct directory *directory = calloc(1, sizeof *directory);
 
 	if (!directory)
-		return -errno;
+		return -ENOMEM;
+	directory->stream = opendir(below(path));
+	if (!directory->stream) {
+		int error = errno;
+
+		free(directory);
+		return -error;
+	}
 	fi->fh = (uint64_t)(uintptr_t)directory;
-	if (best)
-		fi->cache_readdir = fi->keep_cache = 1;
 	return 0;
 }
 
 static int do_readdir(const char *path, void *to, fuse_fill_dir_t fill, off_t offset, struct fuse_file_info *fi,
 		      enum fuse_readdir_flags flags)
 {
-	DIR *directory = (DIR *)(uintptr_t)fi->fh;
+	struct directory *directory = directory_of(fi);
 	struct dirent *entry;
 
 	(void)path;
-	seekdir(directory, offset);
-	while ((entry = readdir(directory))) {
+	if (offset != directory->offset) {
+		seekdir(directory->stream, offset);
+		directory->next = NULL;
+		directory->offset = offset;
+	}
+	while ((entry = directory->next ? directory->next : readdir(directory->stream))) {
+		directory->next = entry;
 		struct stat st = { .st_ino = entry->d_ino, .st_mode = (mode_t)DTTOIF(entry->d_type) };
 		enum fuse_fill_dir_flags filled = 0;
 
 		if ((flags & FUSE_READDIR_PLUS) &&
-		    fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		    fstatat(dirfd(directory->stream), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			filled = FUSE_FILL_DIR_PLUS;
 		if (fill(to, entry->d_name, &st, entry->d_off, filled))
 			break;
+		directory->offset = entry->d_off;
+		directory->next = NULL;
 	}
 	return 0;
 }
@@ -263,7 +294,8 @@ static int do_readdir(const char *path, void *to, fuse_fill_dir_t fill, off_t of
 static int do_releasedir(const char *path, struct fuse_file_info *fi)
 {
 	(void)path;
-	closedir((DIR *)(uintptr_t)fi->fh);
+	closedir(directory_of(fi)->stream);
+	free(directory_of(fi));
 	return 0;
 }
 
