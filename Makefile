@@ -13,7 +13,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 RELEASE_COMMAND := $(TARGET)/release/bickford
 # Tests mount over io_uring, too, where the kernel has it, and on a fresh ext4.
 FOR_TESTS := scripts/with-io-uring.sh scripts/with-ext4.sh
-# Builds of their own use the crates of this one, and break when these change. What is the same is built once.
+# The fuzzing, a build of its own, uses the crates of this one, and breaks when these change. What is the same is built once.
 TOGETHER := CARGO_TARGET_DIR="$(TARGET)"
 
 .DEFAULT_GOAL := help

@@ -3,7 +3,7 @@
 //! | option | meaning |
 //! |---|---|
 //! | `key=PATH` | the key file; keep it, nothing can be read without it. It stays open, so that its file system is in use as long as the mount lives. Required |
-//! | `passphrase-file=PATH` | a file with the passphrase; a newline at its end does not count. Required. A pipe only in the foreground |
+//! | `passphrase-file=PATH` | a file with the passphrase; a newline at its end does not count. Required. `bickford mount` takes a pipe only with `-f` |
 //! | `create=true` | makes the key file where there is none |
 //! | `memory=SIZE`, `passes=N` | what a try of the passphrase costs, for `create`; 64M and 3 by default, 32K to 4G and 1 to 1024 |
 //!

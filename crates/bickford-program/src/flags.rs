@@ -26,8 +26,8 @@ pub struct Flags {
 
     /// Mount options: the kernel's of mount.fuse3(8), and those of mount(8); NAME=VALUE also for the long flags here
     ///
-    /// fsname, subtype, allow_other, allow_root, default_permissions, max_read, auto_unmount, blkdev, blksize, root_kind,
-    /// ro, and the flags common to all file systems. A comma in a value is written as '\,'. With remount those flags
+    /// fsname, subtype, allow_other, allow_root, default_permissions, max_read, auto_unmount, blkdev, blksize, ro, and the
+    /// flags common to all file systems; root_kind where no directory is passed through. A comma in a value is written as '\,'. With remount those flags
     /// are changed on the mount that is there, and nothing else is.
     #[arg(short = 'o', value_name = "OPT[,OPT]", action = clap::ArgAction::Append)]
     pub options: Vec<String>,
