@@ -159,19 +159,7 @@ impl Directory {
     /// # Errors
     /// As open(2) and getdents(2); ENOTDIR for a symbolic link.
     pub fn list(&self, path: &Path, listing: &mut Listing) -> Result<()> {
-        let stream = self.stream(path)?;
-        for entry in fs::Dir::read_from(&stream)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            match stream.attr_for(listing, name) {
-                Some(attr) => listing.add_attr(name.to_bytes(), attr),
-                None => {
-                    let kind = entry.file_type().as_raw_mode();
-                    listing.add_numbered(name.to_bytes(), kind, stream.ino(entry.ino()));
-                }
-            }
-        }
-        Ok(())
+        self.stream(path)?.list_whole(listing)
     }
 
     /// Opens a directory, to be listed.
