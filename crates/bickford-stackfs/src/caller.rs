@@ -1,7 +1,6 @@
 //! What the caller of a request may do, where the kernel has not judged it.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use bickford::Context;
 use rustix::thread::CapabilitySet;
@@ -9,7 +8,7 @@ use rustix::thread::CapabilitySet;
 /// Whether set-id bits stay when the caller writes. Not where it acts for somebody else: overlayfs writes for
 /// anybody with the rights of who mounted it. Without the caller's ids that cannot be told.
 pub(crate) fn keeps_set_id(cx: &Context<'_>) -> bool {
-    cx.has_ids() && effective(cx).is_some_and(|own| grants(cx, own, CapabilitySet::FSETID))
+    cx.has_ids() && cx.is_capable(CapabilitySet::FSETID.bits()) == Some(true)
 }
 
 /// The groups of the caller, the one that counts for files first; that one alone where the others cannot be known.
@@ -19,34 +18,17 @@ pub(crate) fn groups(cx: &Context<'_>) -> Vec<u32> {
 
 /// Whether the caller has `wanted` in the user namespace of this process.
 pub(crate) fn is_capable(cx: &Context<'_>, wanted: CapabilitySet) -> bool {
-    effective(cx).map_or(cx.uid() == 0, |own| grants(cx, own, wanted))
+    cx.is_capable(wanted.bits()).unwrap_or(cx.uid() == 0)
 }
 
 /// Whether the caller may change the mode of what belongs to `owner`: `inode_owner_or_capable` of the
 /// kernel.
 pub(crate) fn may_change_mode(cx: &Context<'_>, owner: u32) -> bool {
     let fowner = CapabilitySet::FOWNER;
+    let has = |own: u64| own & fowner.bits() != 0;
     cx.uid() == owner
-        || effective(cx).map_or(cx.uid() == 0, |own| {
-            grants(cx, own, fowner) || own.contains(fowner) && maps(cx, owner)
-        })
-}
-
-/// Whether `own`, the capabilities of the caller, have `wanted` in the user namespace of this process.
-fn grants(cx: &Context<'_>, own: CapabilitySet, wanted: CapabilitySet) -> bool {
-    own.contains(wanted) && shares_namespace(cx).unwrap_or(cx.uid() == 0)
-}
-
-fn effective(cx: &Context<'_>) -> Option<CapabilitySet> {
-    cx.capabilities().map(CapabilitySet::from_bits_retain)
-}
-
-fn shares_namespace(cx: &Context<'_>) -> Option<bool> {
-    let of = |who: &str| {
-        let namespace = fs::metadata(format!("/proc/{who}/ns/user")).ok()?;
-        Some((namespace.dev(), namespace.ino()))
-    };
-    Some(of(&cx.pid().to_string())? == of("self")?)
+        || is_capable(cx, fowner)
+        || cx.capabilities().is_some_and(has) && maps(cx, owner)
 }
 
 /// Whether the caller's user namespace knows `owner`: user_namespaces(7).

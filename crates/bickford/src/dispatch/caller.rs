@@ -1,5 +1,6 @@
 //! What the machine knows of who asks, beside what a request tells.
 
+use std::os::unix::fs::MetadataExt;
 use std::str::SplitAsciiWhitespace;
 use std::{fs, iter};
 
@@ -45,8 +46,26 @@ impl Context<'_> {
         Status::of(self)?.groups()
     }
 
-    /// The effective capabilities of the calling thread in its own user namespace, a bit for each as in capabilities(7):
-    /// bit 0 is `CAP_CHOWN`. Read, or not known, as [`Context::groups`] are.
+    /// Whether the calling thread has all of these effective capabilities in the user namespace of this process, a bit for each
+    /// as in capabilities(7): bit 0 is `CAP_CHOWN`. Read, or not known, as [`Context::groups`] are. Where this process may
+    /// not see the thread's namespace, that of user 0 is taken to be the same.
+    #[must_use]
+    pub fn is_capable(&self, capabilities: u64) -> Option<bool> {
+        let lacks = capabilities & !self.capabilities()?;
+        Some(lacks == 0 && self.shares_namespace().unwrap_or(self.uid() == 0))
+    }
+
+    fn shares_namespace(&self) -> Option<bool> {
+        let of = |who: &str| {
+            let namespace = fs::metadata(format!("/proc/{who}/ns/user")).ok()?;
+            Some((namespace.dev(), namespace.ino()))
+        };
+        Some(of(&self.pid().to_string())? == of("self")?)
+    }
+
+    /// The effective capabilities of the calling thread in its own user namespace, bits as for [`Context::is_capable`], which
+    /// is what to ask for permission: in a namespace of one's own, as unshare(1) makes it for anybody, one has all, over what
+    /// belongs to the users and groups that it maps. Read, or not known, as [`Context::groups`] are.
     #[must_use]
     pub fn capabilities(&self) -> Option<u64> {
         Status::of(self)?.capabilities()
@@ -55,6 +74,8 @@ impl Context<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
     use std::sync::{Arc, Mutex};
 
     use bickford_abi::{GetattrIn, INVALID_UIDGID, InHeader, Opcode};
@@ -68,14 +89,18 @@ mod tests {
     use crate::ops::{Attributes, Getattr};
     use crate::transport::memory::Kernel;
 
-    type Known = Option<(Vec<u32>, u64)>;
+    const CHOWN: u64 = 1;
+
+    /// Groups, capabilities, and whether `CHOWN` counts here.
+    type Known = Option<(Vec<u32>, (u64, bool))>;
 
     #[derive(Clone, Default)]
     struct Asks(Arc<Mutex<Known>>);
 
     impl FileSystem for Asks {
         fn getattr(&self, cx: &Context<'_>, _: Getattr) -> crate::Result<Attributes> {
-            *self.0.lock().unwrap() = cx.groups().zip(cx.capabilities());
+            let capabilities = cx.capabilities().zip(cx.is_capable(CHOWN));
+            *self.0.lock().unwrap() = cx.groups().zip(capabilities);
             Err(crate::Errno::NOSYS)
         }
     }
@@ -104,9 +129,10 @@ mod tests {
         let _ = set_thread_groups(&[4711, 12].map(Gid::from_raw));
         let groups = [getegid()].into_iter().chain(getgroups().unwrap());
         let wanted: Vec<u32> = groups.map(Gid::as_raw).collect();
-        let (groups, capabilities) = known_of(uid, own).unwrap();
+        let (groups, (capabilities, counts)) = known_of(uid, own).unwrap();
         assert_eq!(groups, wanted);
-        assert_eq!(uid == 0, capabilities & 1 != 0);
+        assert_eq!(uid == 0, capabilities & CHOWN != 0);
+        assert_eq!(uid == 0, counts);
         // As for an id-mapped mount.
         assert!(known_of(INVALID_UIDGID, own).is_some());
         assert_eq!(known_of(uid + 1, own), None, "it acts for somebody else");
@@ -116,5 +142,25 @@ mod tests {
     #[test]
     fn groups_and_capabilities_are_those_of_the_thread() {
         std::thread::spawn(check).join().unwrap();
+    }
+
+    #[test]
+    fn capabilities_in_a_namespace_of_ones_own_do_not_count() {
+        let mut child = Command::new("unshare")
+            .args(["--user", "--map-root-user", "sh", "-c", "echo; read end"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = child.stdout.as_mut().unwrap().read_exact(&mut [0]);
+        let known = begun.map(|()| known_of(geteuid().as_raw(), child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let Ok(known) = known else {
+            crate::watchdog::say(format_args!("SKIPPED: no user namespace may be made"));
+            return;
+        };
+        let (_, (capabilities, counts)) = known.unwrap();
+        assert!(capabilities & CHOWN != 0 && !counts);
     }
 }
