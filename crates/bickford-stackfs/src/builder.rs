@@ -294,6 +294,9 @@ impl Source {
 mod tests {
     use std::time::Duration;
 
+    use bickford::layer::{Interest, Layer, Layered, PostCalls, PreCalls};
+    use bickford::transport::memory::Kernel;
+
     use super::*;
     use crate::magic::Traits;
     use crate::node::ROOT;
@@ -368,5 +371,38 @@ mod tests {
         assert_eq!(holds(&inner), inner.nodes.has_handles());
         inner.beneath.source = Traits::of_type("nfs");
         assert!(!holds(&inner) || !inner.nodes.on_source(ROOT));
+    }
+
+    struct Bare;
+
+    impl PreCalls for Bare {}
+
+    impl PostCalls for Bare {}
+
+    impl Layer for Bare {
+        fn name(&self) -> &str {
+            "bare"
+        }
+
+        fn interest(&self) -> Interest {
+            Interest::default()
+        }
+    }
+
+    #[test]
+    fn what_is_exported_has_no_layer() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Preset::default().settings();
+        settings.nfs_export = true;
+        let builder = StackFs::builder(dir.path()).settings(settings);
+        let stackfs = || {
+            let root = Source::open(dir.path(), GenericFlags::empty()).unwrap();
+            let inner = Arc::new(builder.assemble(root, magic::EXT, 256).unwrap());
+            StackFs { inner }
+        };
+        let begun = |mut kernel: Kernel| kernel.init().unwrap().error;
+        assert_eq!(begun(Kernel::new(stackfs())), 0);
+        let below = Kernel::new(Layered::new(Bare, stackfs()));
+        assert_eq!(begun(below), -Errno::PROTO.raw_os_error());
     }
 }

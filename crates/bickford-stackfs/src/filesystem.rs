@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::io_mode::{IoMode, settle};
 use crate::ioctl::{protect_after_data, protects};
-use crate::{Inner, StackFs};
+use crate::{Inner, Settings, StackFs};
 
 /// What every mount wants. The kernel leaves umasks and the clearing of set-id bits to us, which the
 /// lower file system does.
@@ -30,6 +30,28 @@ const WANTED: InitFlags = InitFlags::DONT_MASK
     .union(InitFlags::ASYNC_READ);
 const LOCKS: InitFlags = InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS);
 
+/// What the settings ask for and the session does not begin without.
+fn want_what_is_asked_for(settings: &Settings, negotiation: &mut Negotiation) -> Result<(), Errno> {
+    if settings.permission_checks && !negotiation.want(InitFlags::POSIX_ACL) {
+        tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");
+        return Err(Errno::PROTO);
+    }
+    if settings.allow_idmap && !negotiation.allow_idmap() {
+        tracing::error!(
+            "StackFS: this kernel allows no id-mapped mounts of FUSE; Linux 6.12 is needed"
+        );
+        return Err(Errno::PROTO);
+    }
+    if settings.nfs_export && !negotiation.want(InitFlags::EXPORT_SUPPORT) {
+        tracing::error!(
+            "StackFS: serve for NFS: a layer has seen no name of what comes by a file handle; leave nfs_export \
+             or the layer out"
+        );
+        return Err(Errno::PROTO);
+    }
+    Ok(())
+}
+
 impl FileSystem for StackFs {
     fn is_prompt(&self) -> bool {
         true
@@ -42,22 +64,7 @@ impl FileSystem for StackFs {
         if !beneath.any().computed {
             negotiation.want(InitFlags::CACHE_SYMLINKS);
         }
-        if self.inner.settings.permission_checks {
-            if !negotiation.offered().contains(InitFlags::POSIX_ACL) {
-                tracing::error!("StackFS: this kernel does not check ACLs for FUSE; 4.9 is needed");
-                return Err(Errno::PROTO);
-            }
-            negotiation.want(InitFlags::POSIX_ACL);
-        }
-        if self.inner.settings.allow_idmap && !negotiation.allow_idmap() {
-            tracing::error!(
-                "StackFS: this kernel allows no id-mapped mounts of FUSE; Linux 6.12 is needed"
-            );
-            return Err(Errno::PROTO);
-        }
-        if self.inner.settings.nfs_export {
-            negotiation.want(InitFlags::EXPORT_SUPPORT);
-        }
+        want_what_is_asked_for(&self.inner.settings, negotiation)?;
         // It would have us truncate a file that is being executed before the kernel refuses that.
         negotiation.refuse(InitFlags::ATOMIC_O_TRUNC);
         self.inner.nodes.set_kernel(negotiation.kernel_minor());

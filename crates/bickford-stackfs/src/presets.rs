@@ -151,7 +151,8 @@ pub struct Settings {
     /// Whether file handles (name_to_handle_at(2), and so NFS) hold when the kernel has dropped the
     /// inode, and from one mount to the next (`FUSE_EXPORT_SUPPORT`). Only where node ids are file
     /// handles: ext2, ext3 and ext4. Whoever can make up handles, as an NFS client can, then reaches
-    /// files beside SOURCE on its file system.
+    /// files beside SOURCE on its file system. Not below a [layer](bickford::layer), which sees no names of what comes by
+    /// handles: the session does not begin then.
     pub nfs_export: bool,
     /// Whether mounts can be id-mapped (mount_setattr(2); `FUSE_ALLOW_IDMAP`, Linux 6.12), as containers with user
     /// namespaces of their own have them. The kernel then tells who calls only where something is made. What
