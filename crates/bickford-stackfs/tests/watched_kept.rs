@@ -70,8 +70,9 @@ fn a_file_that_was_removed_while_it_was_open_is_closed_below() {
     until("the file", || mount.path("f").exists());
     let open = File::open(mount.path("f")).unwrap();
     assert_eq!(mount.stackfs.passthrough_len(), 1);
+    // It is known that there is none until the change is told, which comes in order.
+    assert!(!mount.path("g").exists());
     below(mount, "rm f; : > g");
-    // What has been told comes in order.
     until("a later change", || mount.path("g").exists());
     drop(open);
     until("a file that is closed", || {
