@@ -73,7 +73,7 @@ pub enum Error {
     )]
     IdMapped,
     /// What is mounted shows a directory.
-    #[error("serve a directory: its root is none with root_kind=file; leave that out")]
+    #[error("the root of what is served is a directory: leave root_kind=file out")]
     Root,
     /// File handles would not hold.
     #[error(

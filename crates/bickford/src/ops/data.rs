@@ -76,7 +76,8 @@ impl Data {
         self.len() == 0
     }
 
-    /// The range of `file` that READ asks for; where the file ends early, so does the data.
+    /// The range of `file` that READ asks for; where the file ends early, so does the data. Of an `Arc<dyn AsFd + Send + Sync>` a
+    /// [`FileRange`] is made.
     #[must_use]
     pub fn range(file: Arc<impl AsFd + Send + Sync + 'static>, offset: u64, size: u32) -> Self {
         Self::File(FileRange {
