@@ -285,7 +285,6 @@ mod tests {
             Options::parse("").unwrap().session(&config).workers
         };
         assert_eq!((served(3).max, served(3).max_idle), (3, 3));
-        // A program's command line gets no more than this.
         assert_eq!(served(1), Workers::SINGLE);
     }
 }

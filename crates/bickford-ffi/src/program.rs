@@ -298,7 +298,7 @@ impl Given {
         let config = options.adjusted(config);
         // SAFETY: the caller's promise.
         let callbacks = unsafe { session::callbacks(callbacks, config, &options) }?;
-        invocation.session_config = options.session(&config);
+        serve_with(invocation, &options, &config);
         Ok((callbacks, options))
     }
 
@@ -339,6 +339,17 @@ impl Given {
         });
         i32::from(status.0)
     }
+}
+
+/// Has it served as the options and the configuration say.
+pub(crate) fn serve_with<A>(
+    invocation: &mut Invocation<A>,
+    options: &Options,
+    config: &bickford_config,
+) {
+    invocation.session_config = options.session(config);
+    // A preset with one thread binds nobody.
+    invocation.single_threaded = config.workers == 1;
 }
 
 fn watch(stackfs: &StackFs, mounted: &Mounted) -> io::Result<Option<LowerWatch>> {

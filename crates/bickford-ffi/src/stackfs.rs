@@ -13,7 +13,7 @@ use crate::dispatch::User;
 use crate::guard::{Failure, guarded};
 use crate::layer::Layer;
 use crate::options::Options;
-use crate::program::{Given, Serving, status};
+use crate::program::{Given, Serving, serve_with, status};
 use crate::session::{Mount, path};
 
 /// Opens the directory, for a mount with these options.
@@ -120,7 +120,7 @@ unsafe fn serve(
         &invocation.mountpoint,
         &invocation.mount_options,
     )?;
-    invocation.session_config = options.session(&config);
+    serve_with(invocation, &options, &config);
     tracing::info!(
         preset = options.stackfs.preset().name(),
         io = stackfs.io_mode().name(),

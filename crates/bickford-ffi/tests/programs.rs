@@ -326,7 +326,7 @@ fn it_serves_a_directory() {
     watched(place.path(), |mountpoint| {
         // Options that `open` fills in hold where the command line has none; it may have `_` for `-`.
         for (more, preset, io, written) in [
-            ("as_is", "base", "direct", "text"),
+            ("as_is,workers=2", "base", "direct", "text"),
             ("preset=opt,lower=watch,no_xattr", "opt", "direct", "TEXT"),
             ("io=plain,prompt,--as-is", "base", "plain", "text"),
         ] {

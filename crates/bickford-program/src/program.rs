@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use bickford::mount::OptionError;
-use bickford::{FileSystem, MountOptions, SessionConfig, path};
+use bickford::{FileSystem, MountOptions, SessionConfig, Workers, path};
 use bickford_layers::Registry;
 
 pub use self::invocation::{Invocation, Mounted};
@@ -169,7 +169,7 @@ impl<A: clap::Args> Program<A> {
         self
     }
 
-    /// How it is served where the command line says nothing else; one with [`Workers::SINGLE`](bickford::Workers::SINGLE)
+    /// How it is served where the command line says nothing else; one with [`Workers::SINGLE`]
     /// gets no more threads from there.
     #[must_use]
     pub fn session_config(mut self, config: SessionConfig) -> Self {
@@ -273,6 +273,10 @@ impl<A: clap::Args> Program<A> {
             (false, false) => line.serve(self, open),
         };
         status::finish(result, helper)
+    }
+
+    fn is_single_threaded(&self) -> bool {
+        self.session.workers == Workers::SINGLE
     }
 
     fn modules(&self) -> Vec<String> {

@@ -37,8 +37,11 @@ pub struct Invocation<A = NoArguments> {
     /// adapter.
     pub path_options: path::Options,
     /// How it is served where the command line says nothing else: that of
-    /// [`Program::session_config`](super::Program::session_config), of which the same holds.
+    /// [`Program::session_config`](super::Program::session_config).
     pub session_config: SessionConfig,
+    /// Whether it handles one request after the other, so that the command line gets no more threads than one: where
+    /// [`Program::session_config`](super::Program::session_config) has [`Workers::SINGLE`](bickford::Workers::SINGLE).
+    pub single_threaded: bool,
     /// The path options of the command line.
     pub(super) path_texts: Vec<String>,
     pub(super) matches: clap::ArgMatches,

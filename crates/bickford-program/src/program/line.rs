@@ -47,14 +47,19 @@ pub(super) struct Common {
 }
 
 impl Common {
+    /// Refuses more threads than a program can do with that is `single_threaded`.
+    pub(super) fn check_workers(&self, single_threaded: bool) -> Result<(), Failure> {
+        match self.workers {
+            Some(most) if single_threaded && most.get() > 1 => Err(Failure::new(format!(
+                "--workers {most}: this program handles one request after the other, and may have one thread only; \
+                 leave the option out"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// How it is served, where the program would have it as `config` says.
-    ///
-    /// # Errors
-    /// More threads are asked for than the program can do with.
-    pub(super) fn session_config(
-        &self,
-        mut config: SessionConfig,
-    ) -> Result<SessionConfig, Failure> {
+    pub(super) fn session_config(&self, mut config: SessionConfig) -> SessionConfig {
         if self.flags.single_thread {
             // Over io_uring there is one for each CPU.
             config = config
@@ -62,18 +67,12 @@ impl Common {
                 .transport(TransportChoice::DevFuse);
         }
         if let Some(most) = self.workers {
-            if config.workers == Workers::SINGLE && most.get() > 1 {
-                return Err(Failure::new(format!(
-                    "--workers {most}: this program handles one request after the other, and may have one thread only; \
-                     leave the option out"
-                )));
-            }
             config = config.workers(Workers::up_to(most.get()));
         }
         if let Some(transport) = self.transport {
             config = config.transport(transport.choice());
         }
-        Ok(self.tuning.apply(config))
+        self.tuning.apply(config)
     }
 }
 
@@ -223,6 +222,7 @@ impl<A: clap::Args> Line<A> {
             return Ok(());
         }
         self.options(program)?;
+        self.common.check_workers(program.is_single_threaded())?;
         match self.common.flags.in_foreground() {
             true => Ok(()),
             false if program.foreground_only => Err(Failure::new(
@@ -462,9 +462,7 @@ mod tests {
     fn one_thread_reads_the_device() {
         let config = |words: &[&str]| {
             let line = parse(&program(), words).unwrap();
-            line.common
-                .session_config(SessionConfig::default())
-                .unwrap()
+            line.common.session_config(SessionConfig::default())
         };
         let single = config(&["-s", "/mnt"]);
         assert_eq!(single.workers, Workers::SINGLE);
@@ -477,17 +475,18 @@ mod tests {
 
     #[test]
     fn a_program_of_one_thread_gets_no_more() {
-        let config = |words: &[&str]| {
-            let line = parse(&program(), words).unwrap();
-            let own = SessionConfig::default().workers(Workers::SINGLE);
-            line.common.session_config(own)
-        };
+        let own = SessionConfig::default().workers(Workers::SINGLE);
+        let single = program().session_config(own);
         for words in [&["--workers=2", "/mnt"][..], &["-oworkers=2", "/mnt"]] {
-            let told = config(words).unwrap_err().to_string();
+            let line = parse(&single, words).unwrap();
+            let told = line.check(&single).unwrap_err().to_string();
             assert!(told.contains("--workers 2"), "{told}");
+            parse(&program(), words).unwrap().check(&program()).unwrap();
         }
         for words in [&["--workers=1", "/mnt"][..], &["/mnt"], &["-s", "/mnt"]] {
-            assert_eq!(config(words).unwrap().workers, Workers::SINGLE);
+            let line = parse(&single, words).unwrap();
+            line.check(&single).unwrap();
+            assert_eq!(line.common.session_config(own).workers, Workers::SINGLE);
         }
     }
 }

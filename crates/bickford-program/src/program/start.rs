@@ -47,6 +47,7 @@ impl<A: clap::Args> Line<A> {
             mount_options,
             path_options,
             session_config: program.session,
+            single_threaded: program.is_single_threaded(),
             path_texts,
             hooks: Vec::new(),
             kept: Vec::new(),
@@ -55,7 +56,8 @@ impl<A: clap::Args> Line<A> {
             await_answer(Path::new(&source));
         }
         let opened = open(&mut given).map_err(|error| Failure::new(with_reasons(&*error)))?;
-        let config = self.common.session_config(given.session_config)?;
+        self.common.check_workers(given.single_threaded)?;
+        let config = self.common.session_config(given.session_config);
         let below: Box<dyn FileSystem> = Box::new(opened);
         let built = program.registry.build(&self.common.layers, below);
         let (served, layers) = built.map_err(|error| Failure::new(error.to_string()))?;
