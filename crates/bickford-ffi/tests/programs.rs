@@ -281,6 +281,30 @@ fn it_says_when_it_has_closed_what_it_was_started_with() {
     assert_refused(&refused, 1, "the program has closed descriptor");
 }
 
+#[test]
+fn closed_standard_descriptors_are_nobody_elses() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compile("program", place.path());
+    let [file, log] = ["file", "log"].map(|name| place.path().join(name));
+    std::fs::write(&file, "world").unwrap();
+    let [program, file, log_file] = [&program, &file, &log].map(|path| path.to_str().unwrap());
+    watched(place.path(), |mountpoint| {
+        for closed in ["<&-", "<&- >&-", "<&- >&- 2>&-"] {
+            let script = format!("exec \"$0\" \"$@\" {closed}");
+            let called = ["-c", &script, program, "--log-file", log_file, file];
+            let called = [&called[..], &[mountpoint.to_str().unwrap()]].concat();
+            assert_silent(&run(Path::new("sh"), &called));
+            assert_eq!(text(mountpoint.join("says")), "Hello world", "{closed}");
+            unmount(mountpoint, Unmount::Normal).unwrap();
+            await_line(&log, "unmounted");
+            std::fs::remove_file(&log).unwrap();
+        }
+    });
+}
+
 /// By SIGHUP it would be unmounted, and by SIGUSR1 log statistics.
 #[test]
 fn handlers_of_its_own_are_left_alone() {

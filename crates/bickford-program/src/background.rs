@@ -12,7 +12,7 @@ mod report;
 use std::ffi::{CString, OsString};
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -64,6 +64,7 @@ fn failed(error: io::Error) -> Failure {
 /// # Errors
 /// It could not be run, or the reason why it has mounted nothing.
 pub fn detach() -> Result<Status, Failure> {
+    open_standard().map_err(failed)?;
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut child = start(theirs).map_err(failed)?;
     let report = Report::read(&ours).map_err(failed)?;
@@ -95,6 +96,18 @@ pub fn detach() -> Result<Status, Failure> {
                 place.as_ref().map_or_else(String::new, take_away)
             )))
         }
+    }
+}
+
+/// Opens to nothing what of standard input, output and error is closed, for the process in the background as well: the
+/// socket, its log and its files would have these numbers otherwise, and it leaves these.
+fn open_standard() -> io::Result<()> {
+    loop {
+        let null = null(OFlags::empty())?;
+        if null.as_raw_fd() > 2 {
+            return Ok(());
+        }
+        let _ = null.into_raw_fd();
     }
 }
 
@@ -251,7 +264,7 @@ impl Background {
     pub fn leave(&self) -> Result<(), Failure> {
         let left = || -> io::Result<()> {
             rustix::process::setsid()?;
-            Ok(rustix::stdio::dup2_stdin(null()?)?)
+            Ok(rustix::stdio::dup2_stdin(null(OFlags::CLOEXEC)?)?)
         };
         left().map_err(failed)
     }
@@ -273,7 +286,7 @@ impl Background {
     /// Nobody waits any more.
     pub fn ready(mut self, session: &Arc<MountedSession>) -> io::Result<()> {
         std::env::set_current_dir(Path::new("/"))?;
-        let null = null()?;
+        let null = null(OFlags::CLOEXEC)?;
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
         self.front.serving(Arc::clone(session));
@@ -292,10 +305,7 @@ impl Background {
     }
 }
 
-fn null() -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(
-        "/dev/null",
-        OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?)
+fn null(more: OFlags) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | more;
+    Ok(rustix::fs::open("/dev/null", flags, Mode::empty())?)
 }
