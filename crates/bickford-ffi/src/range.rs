@@ -35,8 +35,12 @@ unsafe fn range(fd: i32, offset: u64, size: u64) -> Result<FileRange, Failure> {
 
 /// Has a READ answered with `size` bytes from `offset` on of the file that is open as `fd`, in place of data in the answer: the callback
 /// then returns zero. The library reads them as late as it can, or moves pages without a copy. No more are answered than were
-/// asked for, and fewer where the file ends; an error of pread(2) goes to the caller. `fd` stays open, for reading, until the request is
-/// answered, as one does that RELEASE closes. Called again, the later range takes the place of the earlier one.
+/// asked for, and fewer where the file ends; an error of pread(2) goes to the caller. Called again, the later range takes the place of
+/// the earlier one.
+///
+/// `fd` stays open, for reading, until the request is answered. It may not be yet when the callback or
+/// `bickford_deferred_complete` has returned; it is when RELEASE of the open file comes, or DESTROY. So pass what RELEASE closes, and
+/// answer with data otherwise: in place of a descriptor that was closed too early another file may be read.
 ///
 /// # Safety
 /// `reply` came to the callback that runs, and was not deferred; `fd` is open until the request is answered.
