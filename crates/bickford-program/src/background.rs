@@ -262,11 +262,7 @@ impl Background {
     /// # Errors
     /// The program has made its process the leader of a group.
     pub fn leave(&self) -> Result<(), Failure> {
-        let left = || -> io::Result<()> {
-            rustix::process::setsid()?;
-            Ok(rustix::stdio::dup2_stdin(null(OFlags::CLOEXEC)?)?)
-        };
-        left().map_err(failed)
+        leave().map_err(failed)
     }
 
     /// Tells what has been mounted, before anybody serves it.
@@ -280,11 +276,16 @@ impl Background {
         self.front.mounted(place);
     }
 
-    /// Leaves directory and output, and lets the waiting process end with success if the mount answers.
+    /// Leaves directory and output, and what [`Background::leave`] does where it was not called; then lets the waiting process
+    /// end with success if the mount answers.
     ///
     /// # Errors
-    /// Nobody waits any more.
+    /// Nobody waits any more, or the program has made its process the leader of a group.
     pub fn ready(mut self, session: &Arc<MountedSession>) -> io::Result<()> {
+        let leads = rustix::process::getsid(None)? == rustix::process::getpid();
+        if !leads {
+            leave()?;
+        }
         std::env::set_current_dir(Path::new("/"))?;
         let null = null(OFlags::CLOEXEC)?;
         rustix::stdio::dup2_stdout(&null)?;
@@ -303,6 +304,11 @@ impl Background {
         // and what the program started before may have inherited it.
         let _ = self.report.shutdown(Shutdown::Write);
     }
+}
+
+fn leave() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(rustix::stdio::dup2_stdin(null(OFlags::CLOEXEC)?)?)
 }
 
 fn null(more: OFlags) -> io::Result<OwnedFd> {
