@@ -117,7 +117,8 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     unmounts it, and mount(8) and fstab(5) can mount it.
 
     `file_system` is a subclass of `FileSystem`, which is called with what is `Given`, in the process that serves. It may ask at the
-    terminal (`getpass`) and read standard input, which the background leaves afterwards. Where it raises, nothing is mounted, and the
+    terminal (`getpass`) and read standard input, which the background leaves afterwards. A process that it starts stays with the
+    caller's terminal, and ends with ^C or a hangup there, without `start_new_session`. Where it raises, nothing is mounted, and the
     user is told the exception. In the background the current directory is "/" once the mount answers: relative paths of flags are to
     be made absolute there (`os.path.abspath`). `source` is what
     has to stand before the mount point, as the help calls it, a path unless `source_is_path` is false. `options` hold where the

@@ -219,8 +219,9 @@ impl<A: clap::Args> Program<A> {
     /// `open` is called in the process that serves, before anything is mounted; its error is what the user is told.
     /// The current directory is still that of the caller, and so are terminal and standard input, so that it may ask for
     /// a password; a process in the background leaves both when it has returned, and the directory for `/` once the mount
-    /// answers. The log is this one's: no subscriber of tracing is set before. Where a panic unwinds out of it, nothing is
-    /// mounted.
+    /// answers. What it starts, such as ssh(1), stays with the caller's terminal, and ends with ^C or a hangup there, unless it
+    /// calls setsid(2). The log is this one's: no subscriber of tracing is set before. Where a panic unwinds out of it, nothing
+    /// is mounted.
     ///
     /// SIGINT, SIGTERM and SIGHUP unmount, and SIGUSR1 logs statistics; where there is a handler for one of the last two when
     /// `open` has returned, that one stays instead.

@@ -36,9 +36,10 @@ pub struct bickford_invocation {
 }
 
 /// Opens what a program serves, in the process that will, before anything is mounted. Directory, terminal and standard input are
-/// still the caller's, so that it may ask for a password; in the background they are left afterwards. Returns zero; or something else, with why
-/// written to `message`, NUL-terminated, for the user: what failed, on what, and why. Without that a positive value
-/// is taken for an errno.
+/// still the caller's, so that it may ask for a password; in the background they are left afterwards. A process that it starts
+/// stays with the caller's terminal, and ends with ^C or a hangup there, unless it calls setsid(2). Returns zero; or something
+/// else, with why written to `message`, NUL-terminated, for the user: what failed, on what, and why. Without that a positive
+/// value is taken for an errno.
 pub type bickford_open = Option<
     unsafe extern "C" fn(
         user: *mut c_void,

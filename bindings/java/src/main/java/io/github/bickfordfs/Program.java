@@ -38,7 +38,8 @@ public final class Program {
     public interface Opener<F> {
         /**
          * Makes the file system. It may read {@link System#in}, and ask at the terminal by {@link System#console}: the
-         * background leaves both afterwards.
+         * background leaves both afterwards. A process that it starts stays with the caller's terminal, and ends with ^C or a
+         * hangup there, unless it is started by setsid(1).
          *
          * @param given what the command line asks for
          * @return what is to be served
