@@ -98,9 +98,10 @@
 #define BICKFORD_OP_FLUSH 25
 
 // The session begins, and its flags are to be chosen: offset (those of INIT that the kernel offers, as in `bickford_config`), size
-// (bytes of data in one request), flags (minor version of the kernel ABI). Answers a count: the flags to want, which comes as
-// configuration, options and mask have it. An errno refuses the session, but for ENOSYS, which leaves them. It is asked once, before
-// mounting has returned, and has no reply to leave for later.
+// (bytes of data in one request), flags (minor version of the kernel ABI). Answers a count: the flags to want. It has at first what would
+// be wanted without this callback, much of which makes the session quicker: add to it, and take from it what does not fit. `FUSE_INIT_EXT` and
+// `FUSE_OVER_IO_URING` are the library's, whatever it has. An errno refuses the session, but for ENOSYS, which leaves the flags. It is
+// asked once, before mounting has returned, and has no reply to leave for later.
 #define BICKFORD_OP_INIT 26
 
 // Opens a directory: node, flags. Answers an open file.

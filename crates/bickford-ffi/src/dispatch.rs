@@ -115,7 +115,8 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Has the callback choose among the flags that are offered.
+    /// Has the callback choose among the flags that are offered, but for those that the session itself needs: without
+    /// `INIT_EXT` the kernel reads none from bit 32 on.
     fn choose(&self, negotiation: &mut Negotiation) -> Result<(), Errno> {
         let request = bickford_request {
             operation: BICKFORD_OP_INIT,
@@ -130,8 +131,9 @@ impl Callbacks {
         };
         match self.tell(&request, &mut answer) {
             0 => {
-                let chosen = InitFlags::from_bits_retain(answer.count);
-                negotiation.refuse(negotiation.wanted() - chosen);
+                let own = InitFlags::INIT_EXT | InitFlags::OVER_IO_URING;
+                let chosen = InitFlags::from_bits_retain(answer.count) - own;
+                negotiation.refuse(negotiation.wanted() - chosen - own);
                 negotiation.want(chosen);
                 Ok(())
             }
@@ -409,11 +411,11 @@ mod tests {
     #[test]
     fn flags_are_chosen_at_init() {
         let mut choice = Choice {
-            chosen: (InitFlags::POSIX_ACL | InitFlags::ASYNC_READ).bits(),
+            chosen: (InitFlags::POSIX_ACL | InitFlags::PASSTHROUGH).bits(),
             ..Choice::default()
         };
         let (code, settled) = settled_by(&mut choice);
-        let wanted = InitFlags::POSIX_ACL | InitFlags::ASYNC_READ;
+        let wanted = InitFlags::POSIX_ACL | InitFlags::PASSTHROUGH | InitFlags::INIT_EXT;
         assert_eq!((code, settled), (0, Some(wanted)));
         assert_eq!(choice.minor, bickford::abi::MINOR_VERSION);
         let before = InitFlags::from_bits_retain(choice.wanted);
