@@ -155,7 +155,8 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 /// the request, or, where it had to wait for a path or goes on after a deferred reply, on another one. With the option `at_once` it is
 /// always that thread, which is kept until the request is answered: no request is made a task, and data that are written are not copied
 /// for one. That is for callbacks that defer nothing, or hardly anything; such a reply has to be completed when its caller is
-/// interrupted, as at the end of the connection, for the session to end.
+/// interrupted, as at the end of the connection, for the session to end, and with `driven` by another thread than that which serves,
+/// since `bickford_session_serve_one` returns only then.
 ///
 /// With `use_ino` numbers must be unique among all files, and tell hard links: two files of one type that have several names and one
 /// number are taken for one, for reading and for writing. Zero, where that cannot be promised (files of another device below), has a
