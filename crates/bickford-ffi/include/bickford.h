@@ -20,7 +20,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// Version of this interface. It changes with every change that an older caller would notice.
+// Version of this interface. It changes with every change that an older caller would notice, and not with what is only added:
+// functions, options, and members at the end of `bickford_invocation`. Who uses these needs a library as new as its header.
 #define BICKFORD_ABI_VERSION 1
 
 // Finds a name in a directory: node, name. Answers an entry.

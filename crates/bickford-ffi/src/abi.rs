@@ -8,7 +8,8 @@ use std::ffi::{c_char, c_void};
 
 pub use self::program::*;
 
-/// Version of this interface. It changes with every change that an older caller would notice.
+/// Version of this interface. It changes with every change that an older caller would notice, and not with what is only added:
+/// functions, options, and members at the end of `bickford_invocation`. Who uses these needs a library as new as its header.
 pub const BICKFORD_ABI_VERSION: u32 = 1;
 
 /// Finds a name in a directory: node, name. Answers an entry.

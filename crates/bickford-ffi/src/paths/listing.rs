@@ -66,7 +66,12 @@ unsafe fn listed(entry: *const bickford_listed) -> Result<bickford_listed, Failu
     // SAFETY: the caller's promise.
     let entry = unsafe { entry.as_ref() };
     let entry = entry.ok_or_else(|| Failure::argument("entry is NULL"))?;
-    Ok(*entry)
+    match entry.reserved {
+        0 => Ok(*entry),
+        other => Err(Failure::argument(format!(
+            "reserved of the entry is {other}; it has to be zero"
+        ))),
+    }
 }
 
 /// Adds a name to what a READDIR over paths answers, in one piece: all names, whatever the offset of the request.
@@ -188,4 +193,25 @@ pub unsafe extern "C" fn bickford_deferred_list_entry(
         let add = unsafe { adding(name, name_length, listed(entry)?)? };
         Ok(i32::from(deferred::list(handle, add)?))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{BICKFORD_ERROR_ARGUMENT, BICKFORD_ERROR_HANDLE};
+
+    #[test]
+    fn what_is_reserved_is_zero() {
+        let listed = |reserved| {
+            let entry = bickford_listed {
+                reserved,
+                ..whole(0, ptr::null())
+            };
+            // SAFETY: name and entry live during the call.
+            unsafe { bickford_deferred_list_entry(0, b"x".as_ptr(), 1, &raw const entry) }
+        };
+        // There is no such reply.
+        assert_eq!(listed(0), BICKFORD_ERROR_HANDLE);
+        assert_eq!(listed(1), BICKFORD_ERROR_ARGUMENT);
+    }
 }
