@@ -64,25 +64,48 @@ def _told(error):
     return str(error) or type(error).__name__
 
 
+def _leave_interrupts():
+    """Leaves ^C to the library, which has its own handler: Python's would be called as well. Answers whether it was there."""
+    has_own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if has_own:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return has_own
+
+
 class _Running:
     """A program, as the library sees it."""
 
     def __init__(self, library, file_system, flags):
         self._file_system = file_system
         self._flags = flags
+        # Whether ^C raises in Python.
+        self.interrupts = False
         self.server = Server(library, file_system)
         self.open = Open(self._open)
 
     def _open(self, _user, given, message, room):
         try:
-            self.server.serve(self._file_system(self._given(given.contents)))
+            self.server.serve(self._made(self._given(given.contents)))
             return 0
         except BaseException as error:  # SystemExit, too, would end nothing but this call
-            if not isinstance(error, (OSError, ValueError, Error, SystemExit)):
+            if not isinstance(error, (OSError, ValueError, Error, SystemExit, KeyboardInterrupt)):
                 _LOG.exception("the file system could not be made")
             text = os.fsencode(_told(error)).replace(b"\0", b" ")[: room - 1] + b"\0"
             ctypes.memmove(message, text, len(text))
             return -1
+
+    def _made(self, given):
+        if self.interrupts:
+            # Who asks for a password puts the terminal back then.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return self._file_system(given)
+        finally:
+            _leave_interrupts()
+            for number in (signal.SIGHUP, signal.SIGUSR1):
+                if callable(signal.getsignal(number)):
+                    # The library would leave it alone, and the main thread, which calls it, is in the library.
+                    signal.signal(number, signal.SIG_DFL)
 
     def _given(self, given):
         flags = {}
@@ -125,9 +148,10 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     command line does not say otherwise, as for `mount`, and so are the numbers; `flags` are `Flag`s of the program's own.
     `arguments` stand in place of `sys.argv`, the program's name first.
 
-    To be called once, by the main thread. The background is the program run again: what stands before this happens in each
-    of its processes, as does what stands after it, in the one that was called when the mount answers: `destroy` is told of its end.
-    So without `-f` a program that is read from standard input, or typed, is refused.
+    To be called once, by the main thread, which calls no handlers of `signal` until the end; those for SIGHUP and SIGUSR1 are taken
+    away when the file system is made, so that these signals unmount it and log statistics. The background is the program run again:
+    what stands before this happens in each of its processes, as does what stands after it, in the one that was called when the mount
+    answers: `destroy` is told of its end. So without `-f` a program that is read from standard input, or typed, is refused.
     """
     library = load()
     flags = list(flags)
@@ -151,9 +175,7 @@ def run(file_system, name, *, about="", version="", source=None, source_is_path=
     line = (ctypes.c_char_p * len(words))(*words)
     config = Config(ABI_VERSION, workers, max_write, max_readahead, running.server.wanted())
     callbacks = Callbacks(None, running.server.operations(), running.server.callback)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # The library has its own, and Python's would be told as well.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    running.interrupts = _leave_interrupts()
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(_Lines(library))

@@ -136,6 +136,42 @@ class Programs(Mounted):
             self.assertNotIn("Traceback", ended.stderr)
             self.assertIsNone(mounted(self.mount))
 
+    def test_signals_are_those_of_python_while_it_is_made(self):
+        program, asks, cleared = self.directory / "asks.py", self.directory / "asks", self.directory / "cleared"
+        program.write_text(f"""
+import pathlib, signal, sys, time
+import bickford
+
+class Asks(bickford.FileSystem):
+    def __init__(self, given):
+        signal.signal(signal.SIGHUP, print)
+        if given.flags["ask"]:
+            pathlib.Path({str(asks)!r}).touch()
+            try:
+                time.sleep({DEADLINE})
+            finally:
+                pathlib.Path({str(cleared)!r}).touch()
+
+sys.exit(bickford.run(Asks, "asks", flags=[bickford.Flag("ask")]))
+""")
+
+        def start(*words):
+            line = [sys.executable, program, "-f", "--log=warn", *words, self.mount]
+            started = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(started.kill)
+            return started
+
+        asking = start("--ask")
+        self.until(asks.exists)
+        asking.send_signal(signal.SIGINT)
+        _, said = asking.communicate(timeout=DEADLINE / 2)
+        self.assertEqual((asking.returncode, said, cleared.exists()), (1, "asks: KeyboardInterrupt\n", True))
+        serving = start()
+        self.until(lambda: mounted(self.mount) is not None)
+        serving.send_signal(signal.SIGHUP)
+        _, said = serving.communicate(timeout=DEADLINE / 2)
+        self.assertEqual((serving.returncode, said), (0, ""))
+
     def test_a_failure_is_said_while_the_program_goes_on(self):
         program = self.directory / "goes-on.py"
         program.write_text("""
