@@ -20,7 +20,8 @@ import java.util.function.Consumer;
  *
  * <p>The command line is that of mount.fuse3(8) with more ({@code --help}), so that mount(8) and fstab(5) can mount it. The
  * program returns when the mount answers, and the file system is served in the background; with {@code -f} it is served
- * here. A signal unmounts it. The background is the virtual machine with its whole command line again: what stands before in
+ * here. A signal unmounts it: handlers of the program's own for SIGINT, SIGTERM and SIGHUP are taken away when the file system is
+ * made. The background is the virtual machine with its whole command line again: what stands before in
  * {@code main} happens in each of its processes, as does what stands after, in the one that was called when the mount answers.
  * The file system is made, and told of its end by {@code destroy}, in the one that serves it. What goes wrong is in the
  * log of the command line's {@code --log} and {@code --log-file}, as are, in the background, the lines of

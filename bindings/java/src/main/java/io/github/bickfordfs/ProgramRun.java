@@ -34,6 +34,10 @@ final class ProgramRun {
     private static final String BACKGROUND = "BICKFORD_BACKGROUND_SOCKET";
     /** A longer line of System.out is told in parts. */
     private static final int LINE_BYTES = 1 << 14;
+    /** SIGHUP, SIGINT and SIGTERM. */
+    private static final int[] SIGNALS = {1, 2, 15};
+    /** Room for a {@code struct sigaction}, which begins with the handler. */
+    private static final long ACTION_BYTES = 256;
     private static final int LOG_ERROR = 1, LOG_WARNING = 2, LOG_INFO = 3;
 
     /** What is served, and by which function. */
@@ -62,6 +66,8 @@ final class ProgramRun {
     private final MemorySegment config = arena.allocate(32, 8);
     /** bickford_callbacks or bickford_layer. */
     private final MemorySegment served = arena.allocate(56, 8);
+    /** What the virtual machine does at each of {@link #SIGNALS}. */
+    private final MemorySegment actions = arena.allocate(SIGNALS.length * ACTION_BYTES, 8);
     private Target target;
     private int number = -1;
     private boolean starting;
@@ -147,17 +153,33 @@ final class ProgramRun {
      * The library has handlers for them, which unmount: those of the virtual machine, which would be called as well, end it
      * meanwhile. What was ignored stays so.
      */
-    private static void leaveSignals() throws Throwable {
-        Linker linker = Linker.nativeLinker();
-        MethodHandle signal = linker.downcallHandle(linker.defaultLookup().find("signal").orElseThrow(),
-                FunctionDescriptor.of(ADDRESS, JAVA_INT, ADDRESS));
+    private void leaveSignals() throws Throwable {
         MemorySegment ignored = MemorySegment.ofAddress(1);
-        for (int number : new int[] {1, 2, 15}) {
-            MemorySegment before = (MemorySegment) signal.invokeExact(number, MemorySegment.NULL);
-            if (before.equals(ignored)) {
-                MemorySegment _ = (MemorySegment) signal.invokeExact(number, ignored);
+        MemorySegment standard = arena.allocate(ACTION_BYTES, 8);
+        for (int i = 0; i < SIGNALS.length; i++) {
+            sigaction(SIGNALS[i], MemorySegment.NULL, action(i));
+            if (!action(i).get(ADDRESS, 0).equals(ignored)) {
+                sigaction(SIGNALS[i], standard, MemorySegment.NULL);
             }
         }
+    }
+
+    /** Has the virtual machine end by them: its hooks run, and who asks for a password puts the terminal back. */
+    private void takeSignals() throws Throwable {
+        for (int i = 0; i < SIGNALS.length; i++) {
+            sigaction(SIGNALS[i], action(i), MemorySegment.NULL);
+        }
+    }
+
+    private MemorySegment action(int i) {
+        return actions.asSlice(i * ACTION_BYTES, ACTION_BYTES);
+    }
+
+    private static void sigaction(int signal, MemorySegment action, MemorySegment before) throws Throwable {
+        Linker linker = Linker.nativeLinker();
+        MethodHandle call = linker.downcallHandle(linker.defaultLookup().find("sigaction").orElseThrow(),
+                FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
+        int _ = (int) call.invokeExact(signal, action, before);
     }
 
     private void describe() {
@@ -259,13 +281,22 @@ final class ProgramRun {
             Program.Given asked = given(given.reinterpret(32));
             boolean isSaid = asked.mountpoint().indexOf('\ufffd') < 0;
             mountpoint = isSaid ? Path.of(asked.mountpoint()).toAbsolutePath() : Path.of("");
-            fill(opener.open(asked));
+            fill(made(asked));
             Mount.starting();
             starting = true;
             return 0;
         } catch (Throwable e) {
             say(e, message.reinterpret(room));
             return -1;
+        }
+    }
+
+    private Served made(Program.Given given) throws Throwable {
+        takeSignals();
+        try {
+            return opener.open(given);
+        } finally {
+            leaveSignals();
         }
     }
 

@@ -241,6 +241,32 @@ class ProgramTest {
         }
     }
 
+    /** As who asks for a password has the terminal put back. */
+    @Test
+    void hooksRunWhereASignalComesWhileItIsMade() throws Exception {
+        try (Place place = new Place()) {
+            Path asks = place.directory.resolve("asks");
+            Process process = place.java(Asking.class, "-f", "--asks=" + asks, place.mountpoint.toString());
+            place.until("it asks", () -> Files.exists(asks) || !process.isAlive());
+            Place.outputOf(List.of("kill", "-INT", Long.toString(process.pid())));
+            assertEquals(130, process.waitFor(), place::outputOrError);
+            assertTrue(place.output().contains("put back"), place.output());
+        }
+    }
+
+    /** Asks, and is never answered. */
+    public static final class Asking {
+        public static void main(String[] args) {
+            Program program = new Program("asking").flag("asks", "FILE", null, "Made when it asks");
+            System.exit(program.inodes(args, given -> {
+                Runtime.getRuntime().addShutdownHook(new Thread(() -> System.err.println("put back")));
+                Files.createFile(given.path("asks"));
+                Thread.sleep(Long.MAX_VALUE);
+                return new Hello();
+            }));
+        }
+    }
+
     /** Runs two programs. */
     public static final class Twice {
         public static void main(String[] args) {
