@@ -20,8 +20,8 @@ _LEVELS = ((logging.ERROR, 1), (logging.WARNING, 2), (logging.INFO, 3), (0, 4))
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of a program's own, `--name`, which may stand in `-o` as well. Without `value`, which is what the help calls its
-    value, it is given or not."""
+    """A flag of a program's own, `--name`, which may stand in `-o` as well; "port|p" has the letter `-p`, too. Without `value`, which
+    is what the help calls its value, it is given or not."""
 
     name: str
     value: Optional[str] = None
@@ -37,7 +37,7 @@ class Given:
     source: str
     #: As it was given.
     mountpoint: str
-    #: By name: text, None where there is no value; True or False for a flag without one.
+    #: By name, without a letter: text, that given last, None where there is no value; True or False for a flag without one.
     flags: dict
 
 
@@ -112,7 +112,7 @@ class _Running:
         for at, flag in enumerate(self._flags):
             value = given.values[at]
             text = None if value is None else os.fsdecode(value)
-            flags[flag.name] = text if flag.value is not None else text is not None
+            flags[flag.name.split("|")[0]] = text if flag.value is not None else text is not None
         return Given(os.fsdecode(given.source), os.fsdecode(given.mountpoint), flags)
 
 

@@ -39,7 +39,7 @@ class Greeter(bickford.FileSystem):
 if __name__ == "__main__":
     flags = [
         bickford.Flag("greeting", "TEXT", "Hello, ", "How it begins"),
-        bickford.Flag("times", "N", "1"),
+        bickford.Flag("times|n", "N", "1"),
         bickford.Flag("mark", help="With an exclamation mark"),
         bickford.Flag("code", "TEXT"),
     ]
@@ -88,7 +88,7 @@ class Programs(Mounted):
         source, log = self.directory / "source", self.directory / "log"
         source.write_text("world")
         options = f"greeting=Ahoy,times=2,mark,log-file={log}"
-        ended = self.greeter("-o", options, "--times", "3", source, self.mount)
+        ended = self.greeter("-o", options, "-n3", source, self.mount)
         self.assertEqual((ended.returncode, ended.stderr.count("opened")), (0, 1), ended.stderr)
         self.assertEqual((self.mount / "any").read_text(), "Ahoy!world" * 3)
         with self.assertRaises(OSError) as raised:

@@ -55,8 +55,8 @@ public final class Program {
      * @param source what stands before the mount point, an absolute path where it is one; the program's name where nothing
      *     does
      * @param mountpoint as it was given
-     * @param flags the values of the program's own flags by name, empty for one without a value; what is not given and has no
-     *     initial value is not there
+     * @param flags the values of the program's own flags by name, without a letter: empty for a flag without one, the last of
+     *     several; what is not given and has no initial value is not there
      */
     public record Given(String source, String mountpoint, Map<String, String> flags) {
         /** Whether a flag is given. */
@@ -132,7 +132,7 @@ public final class Program {
     /**
      * A flag without a value, {@code --NAME}, which may stand in {@code -o} as well.
      *
-     * @param name none that {@code --help} shows already
+     * @param name none that {@code --help} shows already; {@code "port|p"} has the letter {@code -p}, too
      * @param help what it does, in a line
      * @return this
      */
@@ -144,7 +144,7 @@ public final class Program {
     /**
      * A flag with a value, {@code --NAME VALUE}, or {@code NAME=VALUE} in {@code -o}.
      *
-     * @param name none that {@code --help} shows already
+     * @param name none that {@code --help} shows already; {@code "port|p"} has the letter {@code -p}, too
      * @param value what its value is called in the help
      * @param initial the value that it has where none is given, or null
      * @param help what it does, in a line
@@ -240,7 +240,7 @@ public final class Program {
         Map<String, String> named = new HashMap<>();
         for (int i = 0; i < flags.size(); i++) {
             if (values.get(i) != null) {
-                named.put(flags.get(i).name(), values.get(i));
+                named.put(flags.get(i).name().split("\\|")[0], values.get(i));
             }
         }
         return Collections.unmodifiableMap(named);

@@ -75,7 +75,7 @@ class ProgramTest {
                     .sourcePath("FILE")
                     .options(MountOptions.DEFAULT.plus("ro,umask=022"))
                     .flag("greeting", "TEXT", "Hello", "How it begins")
-                    .flag("aloud", "With an exclamation mark")
+                    .flag("aloud|a", "With an exclamation mark")
                     .begun(mount -> System.err.println("connection " + (mount.connection() > 0)));
             System.exit(program.paths(args, Greeter::open));
         }
@@ -175,8 +175,8 @@ class ProgramTest {
         try (Place place = new Place()) {
             Path file = Files.writeString(place.directory.resolve("caf\u00e9"), "world");
             Path log = place.directory.resolve("log");
-            String options = "greeting=Ahoy,aloud,attr_timeout=0,log_file=" + log;
-            String said = said(0, place, Greeter.class, file.toString(), "-o", options, place.mountpoint.toString());
+            String options = "greeting=Ahoy,attr_timeout=0,log_file=" + log;
+            String said = said(0, place, Greeter.class, file.toString(), "-ao", options, place.mountpoint.toString());
             assertTrue(said.endsWith(" WARN program: connection true\n") && said.lines().count() == 1, said);
             Path says = place.mountpoint.resolve("says");
             assertEquals("Ahoy! world", Files.readString(says));
