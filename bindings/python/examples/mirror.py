@@ -47,18 +47,26 @@ class Mirror(bickford.FileSystem):
 
     def symlink(self, path, target):
         os.symlink(target, self.below(path))
-        self.give(path)
+        self.give(path, os.unlink)
 
     def mknod(self, path, mode, device):
         os.mknod(self.below(path), self.masked(path, mode), device)
-        self.give(path)
+        self.give(path, os.unlink)
 
     def mkdir(self, path, mode):
         os.mkdir(self.below(path), self.masked(path, mode))
-        self.give(path)
+        self.give(path, os.rmdir)
 
-    def give(self, path, handle=None):
-        """What somebody made belongs to them, but for the group where the directory gives its own."""
+    def give(self, path, remove, handle=None):
+        """What somebody made belongs to them, or is removed: who is told of an error finds nothing made."""
+        try:
+            self.own(path, handle)
+        except OSError:
+            remove(self.below(path))
+            raise
+
+    def own(self, path, handle):
+        """But for the group where the directory gives its own."""
         caller, made = bickford.caller(), self.getattr(path, handle)
         inherits = os.stat(os.path.dirname(self.below(path))).st_mode & stat.S_ISGID
         self.chown(path, handle, caller.uid, -1 if inherits else caller.gid)
@@ -113,7 +121,11 @@ class Mirror(bickford.FileSystem):
         # What has come there meanwhile nobody has checked for the caller.
         flags = flags & ~LEFT_OUT | os.O_CREAT | os.O_EXCL
         handle = os.open(self.below(path), flags, self.masked(path, mode))
-        self.give(path, handle)
+        try:
+            self.give(path, os.unlink, handle)
+        except OSError:
+            os.close(handle)
+            raise
         return handle
 
     def read(self, path, handle, offset, size):

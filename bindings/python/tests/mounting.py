@@ -60,9 +60,9 @@ class Mounted(unittest.TestCase):
         self.addCleanup(session.close)
         return session
 
-    def example(self, name, *arguments):
-        """Starts an example that mounts at `self.mount`."""
-        line = [sys.executable, EXAMPLES / name, "-f", "--log=warn", *arguments]
+    def example(self, name, *arguments, before=()):
+        """Starts an example that mounts at `self.mount`, under what `before` says."""
+        line = [*before, sys.executable, EXAMPLES / name, "-f", "--log=warn", *arguments]
         program = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, program)
         while mounted(self.mount) is None:

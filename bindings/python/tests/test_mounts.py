@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 import unittest
+from pathlib import Path
 
 import bickford
 from mounting import DEADLINE, SIZE, Mounted, Subject, mounted
@@ -151,6 +152,21 @@ class MirroredOnce(Mounted):
         (below / "other").touch()
         with self.assertRaises(FileExistsError):
             os.open(self.mount / "other", os.O_CREAT | os.O_EXCL | os.O_RDWR)
+
+
+    def test_what_cannot_be_given_to_its_caller_is_not_made(self):
+        below = self.directory / "below"
+        below.mkdir()
+        below.chmod(0o777)
+        before = ["setpriv", "--bounding-set", "-chown"]
+        example = self.example("mirror.py", "-o", "allow_other", below, self.mount, before=before)
+        for made in ("touch", "mkfifo", "mkdir", "ln -s target"):
+            asked = subprocess.run(["sh", "-c", f"LC_ALL=C {made} new"], cwd=self.mount, user=1, group=1,
+                                   stderr=subprocess.PIPE, text=True, check=False)
+            self.assertIn("not permitted", asked.stderr, made)
+            self.assertEqual(list(below.iterdir()), [], made)
+        held = [os.readlink(file) for file in Path(f"/proc/{example.pid}/fd").iterdir()]
+        self.assertFalse([name for name in held if str(below) in name])
 
 
 class Mirrored(Mounted):
