@@ -416,14 +416,16 @@ unsafe fn user(callbacks: *const bickford_callbacks) -> Result<User, Failure> {
 /// fstab(5) can mount it, where it is found in PATH under its name.
 ///
 /// The background is the program itself run again, and so is what unmounts when a signal comes: what stands in `main` before this
-/// happens in each of these processes, and so does what stands after it, in the one that was called when the mount answers: what is to be done
-/// at the end of the mount belongs into `BICKFORD_OP_DESTROY`. What is served is opened by `open` in the one that serves. Once the mount answers, the current
-/// directory is `/` there: `open` makes absolute what is used later of relative paths. It may fill in what is read when it has returned:
-/// `config`, `callbacks`, and of the program's `options` what is no option of mount.fuse3(8). (`open` and `begun` get the `user`
-/// that is there before.) To be called once, and without `bickford_log`: the log goes where the command line says, and
-/// `bickford_log_line` writes to it. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXFSZ are the
-/// library's, but for SIGHUP and SIGUSR1 where the program has a handler by the time that `open` has returned; SIGPIPE no longer ends the process,
-/// and a handler that the program has for it stays.
+/// happens in each of these processes, and so does what stands after it, in the one that was called when the mount answers: what is
+/// to be done at the end of the mount belongs into `BICKFORD_OP_DESTROY`.
+///
+/// What is served is opened by `open` in the process that serves. Once the mount answers, the current directory is `/` there: `open`
+/// makes absolute what is used later of relative paths. It may fill in what is read when it has returned: `config`, `callbacks`, and
+/// of the program's `options` what is no option of mount.fuse3(8). (`open` and `begun` get the `user` that is there before.)
+///
+/// To be called once, and without `bickford_log`: the log goes where the command line says, and `bickford_log_line` writes to it.
+/// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXFSZ are the library's, but for SIGHUP and SIGUSR1 where the program has a handler by the
+/// time that `open` has returned; SIGPIPE no longer ends the process, and a handler that the program has for it stays.
 ///
 /// # Safety
 /// `argv` has `argc` NUL-terminated strings; `program` is one, with its strings NUL-terminated and as many flags as it says, and its

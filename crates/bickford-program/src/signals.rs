@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the mount cleanly, the second at once; SIGINT and SIGHUP stay
-//! ignored where they were, as nohup(1) and a shell's `&` ask. SIGUSR1 logs
-//! statistics. SIGHUP and SIGUSR1 stay with the program where it has handlers for them. SIGPIPE leaves a write that nobody reads with its error, as does SIGXFSZ one beyond the limit of this
-//! process (`ulimit -f`), which anybody can make.
+//! ignored where they were, as nohup(1) and a shell's `&` ask. SIGUSR1 logs statistics. Where the program has handlers
+//! for SIGHUP and SIGUSR1 these stay. SIGPIPE leaves a write that nobody reads with its error, as does SIGXFSZ one
+//! beyond the limit of this process (`ulimit -f`), which anybody can make.
 
 use std::fs;
 use std::io;
