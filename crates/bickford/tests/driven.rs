@@ -18,7 +18,7 @@ use bickford::mount::{MountOptions, Unmount, mount, unmount};
 use bickford::ops::{Attr, Attributes, Entry, Getattr, Lookup};
 use bickford::transport::TransportChoice;
 use bickford::{
-    Blocking, Context, Driver, Errno, MountedSession, NodeId, Result, Served, Session,
+    Blocking, Context, Driver, Errno, MountedSession, NodeId, Reply, Result, Served, Session,
     SessionConfig,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -254,4 +254,35 @@ fn without_the_driver_the_session_ends() {
     driven.session.wait();
     assert!(waiting.join().unwrap().is_err(), "nobody has answered");
     assert_eq!(driven.subject.0.destroyed.load(Ordering::SeqCst), 1);
+}
+
+/// Keeps the reply of what is looked for.
+#[derive(Clone, Default)]
+struct Keeping(Arc<Mutex<Vec<Reply<Entry>>>>);
+
+impl bickford::FileSystem for Keeping {
+    fn lookup(&self, _: &Context<'_>, _: Lookup<'_>, reply: Reply<Entry>) {
+        self.0.lock().unwrap().push(reply);
+    }
+}
+
+#[test]
+fn without_the_driver_the_session_ends_though_a_reply_is_kept() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = mount(dir.path(), &MountOptions::new()).unwrap();
+    let kept = Keeping::default();
+    let (session, driver) =
+        Session::driven(kept.clone(), mounted, SessionConfig::default()).unwrap();
+    let _watchdog = support::watch(dir.path().to_owned(), session.connection());
+    let path = dir.path().join("file");
+    let waiting = thread::spawn(move || fs::metadata(path));
+    while kept.0.lock().unwrap().is_empty() {
+        serve(&driver);
+    }
+    drop(driver);
+    session.wait();
+    assert!(waiting.join().unwrap().is_err(), "nobody has answered");
 }

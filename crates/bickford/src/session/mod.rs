@@ -162,7 +162,7 @@ impl Session {
         let sender = notify::sender()?;
         let server = initialized(filesystem, &device, &config, false)?;
         descriptors::make_not_waiting(&device)?;
-        let driver = Driver::new(Arc::clone(&server), &device);
+        let driver = Driver::new(Arc::clone(&server), &device, connection);
         let transport = TransportInForce {
             transport: Transport::DevFuse,
             reason: "io_uring=off: the caller handles requests".into(),

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::Channel;
 use super::receiver::Receiver;
 use crate::dispatch::Server;
-use crate::transport::Responder;
+use crate::transport::{Responder, abort};
 
 /// What [`Driver::serve_one`] has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Served {
 pub struct Driver {
     server: Arc<Server>,
     channel: Arc<Channel>,
+    /// Number of the connection, where it is known.
+    connection: Option<u32>,
     responder: Arc<dyn Responder>,
     state: Mutex<State>,
     end: Arc<End>,
@@ -78,12 +80,17 @@ impl AsFd for Driver {
 
 impl Driver {
     /// Over a descriptor that does not wait.
-    pub(crate) fn new(server: Arc<Server>, device: &Arc<OwnedFd>) -> Self {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        device: &Arc<OwnedFd>,
+        connection: Option<u32>,
+    ) -> Self {
         let channel = Arc::new(Channel::new(Arc::clone(device)));
         Self {
             server,
             responder: channel.clone(),
             channel,
+            connection,
             state: Mutex::default(),
             end: Arc::default(),
         }
@@ -139,6 +146,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        // Replies that are kept, backing files and a notification on its way have the device open, too.
+        abort::give_up(self.connection, self.channel.device());
         self.server.in_flight().end();
         self.server.destroy();
         self.end.tell();
