@@ -1108,19 +1108,22 @@ int32_t bickford_session_unmount(uint64_t session, uint32_t mode);
 
 // Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards,
 // unless that failed: then the session is as before. Calls may still come; what they use may go
-// when `bickford_session_wait` has returned 0 before.
+// when `bickford_session_wait` has returned 0 before. A session that the caller serves ends in any case, whatever
+// is open: what the kernel has not written back yet is lost.
 int32_t bickford_session_close(uint64_t session);
 
-// The descriptor of a session that was mounted with `driven`, for poll(2) and epoll(7): it can be read where a request waits. It is the
+// The descriptor of a session that was mounted with `driven`, for poll(2) and epoll(7): it can be read where a request waits, and
+// has POLLERR, and that alone, when the session has ended; `bickford_session_serve_one` is to be called for both. It is the
 // session's, which closes it, and is not to be read.
 int32_t bickford_session_fd(uint64_t session);
 
 // Handles a request of a session that was mounted with `driven`, if one waits: the callback is called in here, with
 // `BICKFORD_OP_DESTROY` at the end, too. Requests come over /dev/fuse, and `workers` does not count. Returns 1 when it has handled one, 0 when none waits, and `BICKFORD_ENDED` when the session has ended.
-// Several threads may call it at a time, and a callback may. Over paths, what goes on after a deferred reply is called on a
-// thread of the library all the same, but with `at_once`, and notifications have a thread of their own. A thread that alone serves
-// must not use the mount, nor unmount it where the kernel may have data to write back, nor wait for the session. Closing the
-// session ends it.
+// Several threads may call it at a time, and a callback may, but not over paths with `at_once`: there a request that
+// changes a name waits for the callbacks that use it, and so for who serves it. Over paths, what goes on after a deferred reply is
+// called on a thread of the library all the same, but with `at_once`, and notifications have a thread of their own. A thread that
+// alone serves must not use the mount, nor wait for the session, nor unmount it, but with `BICKFORD_UNMOUNT_FORCE`: the kernel may
+// have something to write back, and with `blkdev` waits for `BICKFORD_OP_DESTROY`. Closing the session ends it.
 int32_t bickford_session_serve_one(uint64_t session);
 
 // The number of the connection in /sys/fs/fuse/connections, or -1 where it is not known.

@@ -390,11 +390,17 @@ pub extern "C" fn bickford_session_unmount(session: u64, mode: u32) -> i32 {
 
 /// Closes a session: unmounts lazily if it is still mounted. Its number means nothing afterwards,
 /// unless that failed: then the session is as before. Calls may still come; what they use may go
-/// when `bickford_session_wait` has returned 0 before.
+/// when `bickford_session_wait` has returned 0 before. A session that the caller serves ends in any case, whatever
+/// is open: what the kernel has not written back yet is lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_session_close(session: u64) -> i32 {
     guarded(|| {
         let held = self::session(session)?;
+        if held.driver().is_ok() {
+            // Whoever alone serves would wait in umount(2) for what the kernel writes back. Where it fails, the driver
+            // says so as it goes.
+            let _ = held.mounted.abort();
+        }
         held.mounted
             .unmount(Unmount::Lazy)
             .map_err(|error| Failure::new(BICKFORD_ERROR_SYSTEM, error))?;
@@ -413,7 +419,8 @@ pub extern "C" fn bickford_session_close(session: u64) -> i32 {
     })
 }
 
-/// The descriptor of a session that was mounted with `driven`, for poll(2) and epoll(7): it can be read where a request waits. It is the
+/// The descriptor of a session that was mounted with `driven`, for poll(2) and epoll(7): it can be read where a request waits, and
+/// has POLLERR, and that alone, when the session has ended; `bickford_session_serve_one` is to be called for both. It is the
 /// session's, which closes it, and is not to be read.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_session_fd(session: u64) -> i32 {
@@ -422,10 +429,11 @@ pub extern "C" fn bickford_session_fd(session: u64) -> i32 {
 
 /// Handles a request of a session that was mounted with `driven`, if one waits: the callback is called in here, with
 /// `BICKFORD_OP_DESTROY` at the end, too. Requests come over /dev/fuse, and `workers` does not count. Returns 1 when it has handled one, 0 when none waits, and `BICKFORD_ENDED` when the session has ended.
-/// Several threads may call it at a time, and a callback may. Over paths, what goes on after a deferred reply is called on a
-/// thread of the library all the same, but with `at_once`, and notifications have a thread of their own. A thread that alone serves
-/// must not use the mount, nor unmount it where the kernel may have data to write back, nor wait for the session. Closing the
-/// session ends it.
+/// Several threads may call it at a time, and a callback may, but not over paths with `at_once`: there a request that
+/// changes a name waits for the callbacks that use it, and so for who serves it. Over paths, what goes on after a deferred reply is
+/// called on a thread of the library all the same, but with `at_once`, and notifications have a thread of their own. A thread that
+/// alone serves must not use the mount, nor wait for the session, nor unmount it, but with `BICKFORD_UNMOUNT_FORCE`: the kernel may
+/// have something to write back, and with `blkdev` waits for `BICKFORD_OP_DESTROY`. Closing the session ends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn bickford_session_serve_one(session: u64) -> i32 {
     guarded(|| {

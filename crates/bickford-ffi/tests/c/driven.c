@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bickford.h"
@@ -128,6 +129,50 @@ static void check(int over_paths)
 	CHECK(bickford_session_fd(session) == BICKFORD_ERROR_HANDLE);
 }
 
+static void *close_it(void *argument)
+{
+	loop = pthread_self();
+	CHECK(bickford_session_close(session) == 0 && destroyed == 1);
+	return argument;
+}
+
+/* Unmounting has the kernel ask for the end of a block device, and no signal ends that. */
+static void close_a_block_device(const char *directory)
+{
+	char text[8192], device[64] = "";
+	struct timespec deadline;
+	int64_t connection;
+	pthread_t closes;
+	FILE *pipe;
+
+	snprintf(text, sizeof text, "truncate -s 1M '%s/image' && losetup -f --show '%s/image'",
+		directory, directory);
+	pipe = popen(text, "r");
+	CHECK(pipe != NULL);
+	if (fgets(device, sizeof device, pipe) == NULL) {
+		pclose(pipe);
+		fprintf(stderr, "left out: no loop devices\n");
+		return;
+	}
+	pclose(pipe);
+	device[strcspn(device, "\n")] = '\0';
+	snprintf(text, sizeof text, "driven,blkdev,fsname=%s", device);
+	mount_it(text, 0);
+	/* It goes with its last use. */
+	snprintf(text, sizeof text, "losetup -d %s", device);
+	CHECK(system(text) == 0);
+	connection = bickford_session_connection(session);
+	CHECK(pthread_create(&closes, NULL, close_it, NULL) == 0);
+	CHECK(clock_gettime(CLOCK_REALTIME, &deadline) == 0);
+	deadline.tv_sec += 30;
+	if (pthread_timedjoin_np(closes, NULL, &deadline) != 0) {
+		snprintf(text, sizeof text, "echo 1 >/sys/fs/fuse/connections/%lld/abort",
+			(long long)connection);
+		CHECK(system(text) == 0);
+		CHECK(!"it waits for itself");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	bickford_callbacks callbacks = {.dispatch = dispatch};
@@ -150,6 +195,7 @@ int main(int argc, char **argv)
 	/* Closed, one that nobody serves ends. */
 	mount_it("driven", 0);
 	CHECK(bickford_session_close(session) == 0 && destroyed == 1);
+	close_a_block_device(argv[2]);
 	for (int tries = 0; descriptors() > before; tries++) {
 		CHECK(tries < 1000);
 		usleep(10000);

@@ -33,7 +33,8 @@ pub enum SessionError {
 
 /// A session and the mount that it serves. Dropped, it unmounts lazily and waits for nothing, so that
 /// a method may drop it, too: requests in flight are answered, what is open stays so, and with the
-/// last of it the session ends and [`FileSystem::destroy`] is called.
+/// last of it the session ends and [`FileSystem::destroy`] is called. Where a [block device](MountOptions::block_device) is mounted
+/// and nothing is open, it waits for that, and no method may drop it.
 #[derive(Debug)]
 pub struct MountedSession {
     session: Session,
@@ -72,9 +73,14 @@ impl Session {
     }
 
     /// Serves `filesystem` on what [`mount::mount`] has mounted, in the event loop of whoever calls: no thread of the session
-    /// handles requests, but [`Driver::serve_one`], which is to be called where the driver's descriptor can be read. Requests come
-    /// over /dev/fuse, workers of `config` there are none, and notifications have a thread of their own. A thread that alone serves must
-    /// not use the mount, nor unmount it where the kernel may have data to write back, nor wait for the end.
+    /// handles requests, but [`Driver::serve_one`], which is to be called where the driver's descriptor can be read, and where it has
+    /// an error: the session has ended. Requests come over /dev/fuse, workers of `config` there are none, and notifications have a thread
+    /// of their own.
+    ///
+    /// A thread that alone serves must not use the mount, nor wait for the end. Nor may it unmount, but with
+    /// [`Unmount::Force`]: the kernel may have something to write back, and waits for
+    /// [`destroy`](FileSystem::destroy) where a [block device](MountOptions::block_device) is mounted. The session unmounts as it
+    /// is dropped, so drop the driver first; in a struct its field comes first.
     ///
     /// # Errors
     /// When the session does not begin, as with [`TransportChoice::IoUring`](crate::transport::TransportChoice::IoUring); the

@@ -25,7 +25,8 @@ pub enum Served {
 
 /// Serves a session where its caller has an event loop:
 /// [`Session::driven`](crate::Session::driven). Its descriptor is what poll(2) and epoll(7) are asked about, and is not to be
-/// read. Dropped, it ends the session: there is nobody else to serve it.
+/// read: POLLIN tells of a request, POLLERR, which comes alone, of the end. Dropped, it ends the session: there is nobody else to
+/// serve it.
 pub struct Driver {
     server: Arc<Server>,
     channel: Arc<Channel>,
@@ -103,6 +104,9 @@ impl Driver {
     /// Handles a request, if one waits: the method of the file system is called in here, and
     /// [`FileSystem::destroy`](crate::FileSystem::destroy) at the end. Several threads may call this at a time, and a method may, in an
     /// event loop of its own.
+    ///
+    /// A method over paths may not, with [`path::Adapter`](crate::path::Adapter) or [`Waiting`](crate::path::future::Waiting): a request
+    /// that changes a name waits there for the methods that use it, and so would for the method that serves it.
     ///
     /// # Errors
     /// When there is no memory to receive with, or the device cannot be read.
