@@ -17,6 +17,6 @@ pub(crate) use crossing::{Crosser, Crossing};
 pub use in_flight::{InFlight, InFlightRequest};
 pub use interrupt::Interrupt;
 pub use limits::KernelLimits;
-pub(crate) use running::Running;
+pub(crate) use running::{Method, Running};
 pub use server::{Admission, Negotiated, Server, ServerConfig, Worker};
 pub(crate) use server::{Shared, Tables};

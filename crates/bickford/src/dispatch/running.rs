@@ -1,61 +1,84 @@
-//! Which methods run, for an end that is a request: while it is waited for, others may be under way.
+//! Which methods run, for an end that is a request: while it is waited for, others may be under way. It may be received within
+//! one of them, so that no thread waits: the method that is the last to return ends the session.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Server;
+use crate::transport::{Responder, Ticket};
 
 /// As many as there are mostly workers, so that each has its own.
 const COUNTS: usize = 64;
-/// How long between looks at methods that are waited for.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Count(AtomicUsize);
 
+/// The request for the end.
+type End = (Arc<dyn Responder>, Ticket);
+
 /// How many methods run, by worker.
 #[derive(Debug)]
 pub(crate) struct Running {
     counts: Box<[Count]>,
     closed: AtomicBool,
+    /// Until it is answered.
+    end: Mutex<Option<End>>,
 }
 
 /// A method; dropped when it has returned.
 #[derive(Debug)]
-pub(crate) struct Method<'a>(&'a Count);
+pub(crate) struct Method<'a> {
+    server: &'a Server,
+    count: &'a Count,
+}
 
 impl Default for Running {
     fn default() -> Self {
         Self {
             counts: (0..COUNTS).map(|_| Count::default()).collect(),
             closed: AtomicBool::new(false),
+            end: Mutex::default(),
         }
     }
 }
 
 impl Running {
-    /// Before a method is called; `None` where none is to be called any more.
-    pub(crate) fn enter(&self, worker: usize) -> Option<Method<'_>> {
-        let count = self.counts.get(worker % COUNTS)?;
-        count.0.fetch_add(1, Ordering::SeqCst);
-        let method = Method(count);
-        (!self.closed.load(Ordering::SeqCst)).then_some(method)
+    fn end(&self) -> MutexGuard<'_, Option<End>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets no method be called any more, and waits until those that run have returned.
-    pub(crate) fn close(&self) {
+    /// Lets no method be called any more.
+    pub(super) fn close(&self, responder: &Arc<dyn Responder>, ticket: Ticket) {
+        *self.end() = Some((Arc::clone(responder), ticket));
         self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// The request for the end, once, when no method runs any more.
+    pub(super) fn take_end(&self) -> Option<End> {
         let runs = |count: &Count| count.0.load(Ordering::SeqCst) > 0;
-        while self.counts.iter().any(runs) {
-            thread::sleep(PAUSE);
+        if !self.closed.load(Ordering::SeqCst) || self.counts.iter().any(runs) {
+            return None;
         }
+        self.end().take()
+    }
+}
+
+impl<'a> Method<'a> {
+    /// Before it is called; `None` where none is to be called any more.
+    pub(super) fn begin(server: &'a Server, worker: usize) -> Option<Self> {
+        let count = server.running.counts.get(worker % COUNTS)?;
+        count.0.fetch_add(1, Ordering::SeqCst);
+        let method = Self { server, count };
+        (!server.running.closed.load(Ordering::SeqCst)).then_some(method)
     }
 }
 
 impl Drop for Method<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.count.0.fetch_sub(1, Ordering::SeqCst);
+        self.server.end_where_due();
     }
 }
 
@@ -64,14 +87,17 @@ mod tests {
     use std::io;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex};
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use bickford_abi::{InHeader, Opcode};
     use zerocopy::IntoBytes;
 
     use super::*;
     use crate::ops::{Data, Read};
+    use crate::transport::Outgoing;
     use crate::transport::memory::Kernel;
-    use crate::transport::{Outgoing, Responder, Ticket};
+    use crate::watchdog::DEADLINE;
     use crate::{Context, FileSystem, Reply};
 
     /// A method that runs until the test lets it.
@@ -125,7 +151,11 @@ mod tests {
         let read = process(Opcode::Read, &[0; 40]);
         assert_eq!(happens.recv(), Ok("read begins"));
         let destroy = process(Opcode::Destroy, &[]);
-        thread::sleep(Duration::from_millis(50));
+        let end = Instant::now() + DEADLINE;
+        while !destroy.is_finished() {
+            assert!(Instant::now() < end, "it may be within the method");
+            thread::sleep(Duration::from_millis(1));
+        }
         let_go.send(()).unwrap();
         for thread in [read, destroy] {
             thread.join().unwrap();

@@ -12,7 +12,7 @@ use bickford_abi::{self as abi, InitFlags, Opcode};
 use rustix::io::Errno;
 
 use super::context::Origin;
-use super::{Context, Crosser, Crossing, InFlight, KernelLimits, Running};
+use super::{Context, Crosser, Crossing, InFlight, KernelLimits, Method, Running};
 use crate::decode::{Incoming, Malformed};
 use crate::filesystem::{FileSystem, Negotiation};
 use crate::notify::{self, Notifier, Queue, Retrievals};
@@ -117,7 +117,7 @@ pub struct Server {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
     retrievals: Arc<Retrievals>,
-    running: Running,
+    pub(super) running: Running,
     recorders: Mutex<Vec<Arc<Recorder>>>,
     events: Arc<Events>,
     destroyed: AtomicBool,
@@ -336,18 +336,25 @@ impl Server {
             Opcode::Init => self.initialize(incoming, responder, ticket),
             Opcode::Destroy => {
                 // What the kernel reads ahead of a file that is closed may still come, or be under way.
-                self.running.close();
-                self.destroy();
-                respond(responder, ticket, 0, &[]);
+                self.running.close(responder, ticket);
+                self.end_where_due();
             }
             Opcode::Forget | Opcode::BatchForget => self.forget(worker, opcode, &mut incoming),
             Opcode::Interrupt => match incoming.body.read::<abi::InterruptIn>() {
                 Ok(input) => self.shared.in_flight.interrupt(input.unique.into()),
                 Err(error) => warn_malformed(opcode, header.unique, error),
             },
-            Opcode::NotifyReply => self.retrieved(&mut incoming),
+            Opcode::NotifyReply => self.retrieved(worker, &mut incoming),
             _ if self.refuses(opcode, &incoming) => respond_error(responder, ticket, Errno::ACCESS),
             _ => self.operate(worker, opcode, incoming, received, responder, ticket),
+        }
+    }
+
+    /// Ends the session where the kernel has asked for it and no method runs any more.
+    pub(super) fn end_where_due(&self) {
+        if let Some((responder, ticket)) = self.running.take_end() {
+            self.destroy();
+            respond(&responder, ticket, 0, &[]);
         }
     }
 
@@ -404,7 +411,7 @@ impl Server {
     }
 
     fn forget(&self, worker: &Worker, opcode: Opcode, incoming: &mut Incoming<'_>) {
-        let Some(_method) = self.running.enter(worker.number) else {
+        let Some(_method) = Method::begin(self, worker.number) else {
             return;
         };
         let header = incoming.header;
@@ -421,7 +428,10 @@ impl Server {
         }
     }
 
-    fn retrieved(&self, incoming: &mut Incoming<'_>) {
+    fn retrieved(&self, worker: &Worker, incoming: &mut Incoming<'_>) {
+        let Some(_method) = Method::begin(self, worker.number) else {
+            return;
+        };
         let unique = incoming.header.unique;
         let Some(receive) = self.retrievals.take(unique) else {
             tracing::warn!(unique, "data came that nobody retrieves");
@@ -450,7 +460,7 @@ impl Server {
         ticket: Ticket,
     ) {
         let header = incoming.header;
-        let Some(_method) = self.running.enter(worker.number) else {
+        let Some(_method) = Method::begin(self, worker.number) else {
             return respond_error(responder, ticket, Errno::NOTCONN);
         };
         let Some(slot) = self
