@@ -5,10 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::io::Errno;
-
 use super::Channel;
-use super::receiver::Receiver;
+use super::receiver::{Receipt, Receiver};
 use crate::dispatch::Server;
 use crate::transport::{Responder, abort};
 
@@ -81,11 +79,7 @@ impl AsFd for Driver {
 
 impl Driver {
     /// Over a descriptor that does not wait.
-    pub(crate) fn new(
-        server: Arc<Server>,
-        device: &Arc<OwnedFd>,
-        connection: Option<u32>,
-    ) -> Self {
+    pub(crate) fn new(server: Arc<Server>, device: &Arc<OwnedFd>, connection: Option<u32>) -> Self {
         let channel = Arc::new(Channel::new(Arc::clone(device)));
         Self {
             server,
@@ -121,24 +115,20 @@ impl Driver {
     }
 
     fn serve_with(&self, receiver: &mut Receiver) -> io::Result<Served> {
-        loop {
-            match receiver.receive(&self.channel) {
-                Ok(received) => {
-                    receiver.handle(&self.server, received, &self.responder);
-                    return Ok(Served::Request);
-                }
-                Err(Errno::AGAIN) => return Ok(Served::Nothing),
-                // ENOENT: the request was interrupted before it was read.
-                Err(Errno::INTR | Errno::NOENT) => {}
-                Err(Errno::NODEV | Errno::CONNABORTED) => {
-                    self.server.in_flight().end();
-                    self.state().over = true;
-                    return Ok(Served::End);
-                }
-                Err(error) => {
-                    let text = format!("receiving a request: {error}");
-                    return Err(io::Error::new(io::Error::from(error).kind(), text));
-                }
+        match receiver.receive(&self.channel) {
+            Ok(Receipt::Request(received)) => {
+                receiver.handle(&self.server, received, &self.responder);
+                Ok(Served::Request)
+            }
+            Ok(Receipt::Nothing) => Ok(Served::Nothing),
+            Ok(Receipt::End) => {
+                self.server.in_flight().end();
+                self.state().over = true;
+                Ok(Served::End)
+            }
+            Err(error) => {
+                let text = format!("receiving a request: {error}");
+                Err(io::Error::new(io::Error::from(error).kind(), text))
             }
         }
     }

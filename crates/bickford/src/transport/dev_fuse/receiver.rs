@@ -11,6 +11,15 @@ use crate::dispatch::{Server, Worker};
 use crate::transport::Responder;
 use crate::transport::buffer::Buffer;
 
+/// What there was to receive.
+pub(super) enum Receipt {
+    Request(Received),
+    /// No request waits, where the descriptor does not.
+    Nothing,
+    /// The connection has ended.
+    End,
+}
+
 pub(super) struct Receiver {
     worker: Worker,
     pub(super) buffer: Buffer,
@@ -24,7 +33,7 @@ impl Receiver {
             .negotiated()
             .map_or(0, |settled| settled.negotiation.max_write());
         let size = super::room(max_write);
-        // Before the buffer, for which memory may be missing without harm.
+        // First: where there is no memory for its tables the process ends, while without a buffer this is an error.
         let worker = server.worker(number);
         let buffer = Buffer::new(size).map_err(|error| {
             let text = format!("{size} bytes for a worker: {error}");
@@ -38,8 +47,17 @@ impl Receiver {
     }
 
     /// Takes a request, waiting for it as the descriptor does.
-    pub(super) fn receive(&mut self, channel: &Channel) -> Result<Received, Errno> {
-        self.splicing.receive(channel, &mut self.buffer)
+    pub(super) fn receive(&mut self, channel: &Channel) -> Result<Receipt, Errno> {
+        loop {
+            return match self.splicing.receive(channel, &mut self.buffer) {
+                Ok(received) => Ok(Receipt::Request(received)),
+                // ENOENT: the request was interrupted before it was read.
+                Err(Errno::INTR | Errno::NOENT) => continue,
+                Err(Errno::AGAIN) => Ok(Receipt::Nothing),
+                Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Receipt::End),
+                Err(error) => Err(error),
+            };
+        }
     }
 
     pub(super) fn handle(

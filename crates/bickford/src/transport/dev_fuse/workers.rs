@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::receiver::Receiver;
+use super::receiver::{Receipt, Receiver};
 use super::{Channel, wait_for_memory};
 use crate::dispatch::Server;
 use crate::transport::{Responder, abort};
@@ -287,18 +287,17 @@ impl Pool {
             let received = receiver.receive(&channel);
             let last_idle = self.idle.fetch_sub(1, Ordering::SeqCst) == 1;
             let received = match received {
-                Ok(received) => received,
-                // ENOENT: the request was interrupted before it was read.
-                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-                Err(error @ (Errno::NOMEM | Errno::FAULT)) => {
-                    wait_for_memory(error);
-                    continue;
-                }
-                Err(Errno::NODEV | Errno::CONNABORTED) => {
+                Ok(Receipt::Request(received)) => received,
+                Ok(Receipt::Nothing) => continue,
+                Ok(Receipt::End) => {
                     self.running().over = true;
                     self.called.notify_all();
                     self.server.in_flight().end();
                     return Ok(());
+                }
+                Err(error @ (Errno::NOMEM | Errno::FAULT)) => {
+                    wait_for_memory(error);
+                    continue;
                 }
                 Err(error) => {
                     let text = format!("receiving a request: {error}");
