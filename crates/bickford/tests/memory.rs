@@ -335,6 +335,15 @@ fn an_interrupt_reaches_its_request_before_or_after_it() {
 }
 
 #[test]
+fn what_waits_for_its_interrupt_waits_no_longer_than_there_is_a_kernel() {
+    let mut fixture = fixture(ServerConfig::default());
+    fixture.kernel.send(Opcode::Read, 7, &read_of(3));
+    let server = Arc::clone(fixture.kernel.server());
+    drop(fixture);
+    assert!(server.in_flight().is_empty());
+}
+
+#[test]
 fn a_panic_at_an_interrupt_leaves_the_session() {
     let mut fixture = fixture(ServerConfig::default());
     let kernel = &mut fixture.kernel;

@@ -190,7 +190,7 @@ impl Server {
     /// after [`Server::destroy`]. A session does this itself.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// When the thread cannot be started, there is one, or the session has ended.
     pub fn serve_notifications(&self, sink: Arc<dyn NotifySink>) -> io::Result<JoinHandle<()>> {
         self.send_notifications(notify::sender()?, sink)
     }

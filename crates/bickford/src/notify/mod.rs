@@ -390,6 +390,22 @@ mod tests {
     }
 
     #[test]
+    fn one_thread_sends_and_none_after_the_end() {
+        let queue = Arc::<Queue>::default();
+        let serve = || {
+            let (_, may) = mpsc::channel();
+            queue.serve(sender().unwrap(), Arc::new(Stuck(Mutex::new(may))))
+        };
+        let sends = serve().unwrap();
+        let told = serve().unwrap_err().to_string();
+        assert!(told.contains("already"), "{told}");
+        queue.end();
+        sends.join().unwrap();
+        let told = serve().unwrap_err().to_string();
+        assert!(told.contains("has ended"), "{told}");
+    }
+
+    #[test]
     fn an_answer_waits_for_a_stuck_notification_no_longer_than_a_moment() {
         let queue = Arc::<Queue>::default();
         let (go_on, may) = mpsc::channel();

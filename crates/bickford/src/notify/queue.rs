@@ -223,8 +223,21 @@ impl Queue {
         sender: Sender,
         sink: Arc<dyn NotifySink>,
     ) -> io::Result<JoinHandle<()>> {
-        self.state().sink = Some(Arc::clone(&sink));
-        let ended = || io::Error::other("the thread of notifications ended before it began");
+        let mut state = self.state();
+        if state.ended || state.sink.is_some() {
+            let why = match state.ended {
+                true => "the session has ended",
+                false => "a thread sends them already",
+            };
+            let text = format!("no thread for notifications: {why}");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        state.sink = Some(Arc::clone(&sink));
+        drop(state);
+        let ended = || {
+            self.state().sink = None;
+            io::Error::other("the thread of notifications ended before it began")
+        };
         sender.go((Arc::clone(self), sink)).ok_or_else(ended)
     }
 

@@ -199,6 +199,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
+        self.server.in_flight().end();
         self.server.destroy();
         // What is called after a notification may drop it.
         if let Some(notify) = self.notify.take()
