@@ -96,7 +96,7 @@ impl Step {
     fn explain(self, point: &MountPoint, options: &MountOptions) -> MountError {
         let mountpoint = point.path.clone();
         match self.errno {
-            Errno::NODEV => MountError::Device {
+            Errno::NODEV if !options.block_device => MountError::Device {
                 source: self.errno.into(),
             },
             errno if options.block_device => MountError::BlockDevice {

@@ -154,7 +154,7 @@ pub(super) const CONTEXTS: &[&str] = &["context", "fscontext", "defcontext", "ro
 pub struct MountOptions {
     /// The source shown in /proc/mounts; without it the subtype, without that "/dev/fuse".
     pub fsname: Option<String>,
-    /// The type shown in /proc/mounts is `fuse.SUBTYPE`.
+    /// The type shown in /proc/mounts is `fuse.SUBTYPE`, of a block device `fuseblk.SUBTYPE`.
     pub subtype: Option<String>,
     /// Who may use the mount.
     pub access: AccessPolicy,
@@ -167,10 +167,10 @@ pub struct MountOptions {
     /// It is a mount of the block device that `fsname` names (type `fuseblk`), for file systems that keep what they show
     /// there. The kernel holds the device, asks [`bmap`](crate::FileSystem::bmap) for FIBMAP, and unmounting waits for
     /// [`destroy`](crate::FileSystem::destroy): a method, or the only thread that serves it, would wait for itself. Only root
-    /// mounts so.
+    /// mounts so. A device that another mount namespace has mounted so is not seen: the session then fails to begin, with EPERM.
     pub block_device: bool,
-    /// The size of its blocks in bytes, 512 without it: a power of two, from that of the device to that of a page. Linux
-    /// 6.18 takes that of a page, whatever is said.
+    /// The size of its blocks in bytes, 512 without it: a power of two, from that of the device to that of a page. Some
+    /// kernels, as Linux 6.18, take that of a page, whatever is said.
     pub block_size: Option<u32>,
     /// The flags common to all file systems.
     pub flags: GenericFlags,
