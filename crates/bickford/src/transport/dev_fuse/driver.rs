@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::Channel;
 use super::receiver::{Receipt, Receiver};
@@ -23,8 +24,8 @@ pub enum Served {
 
 /// Serves a session where its caller has an event loop:
 /// [`Session::driven`](crate::Session::driven). Its descriptor is what poll(2) and epoll(7) are asked about, and is not to be
-/// read: POLLIN tells of a request, POLLERR, which comes alone, of the end. Dropped, it ends the session: there is nobody else to
-/// serve it.
+/// read: POLLIN tells of a request, POLLERR, which comes alone, of the end. Between calls it keeps the memory of its largest request.
+/// Dropped, it ends the session: there is nobody else to serve it.
 pub struct Driver {
     server: Arc<Server>,
     channel: Arc<Channel>,
@@ -35,10 +36,19 @@ pub struct Driver {
     end: Arc<End>,
 }
 
+/// What was needed by more calls at a time than there are now is given back when a call finds nothing to do after so long.
+const REST: Duration = Duration::from_millis(100);
+
+/// What no call uses.
+struct Resting {
+    receiver: Receiver,
+    since: Instant,
+}
+
 #[derive(Default)]
 struct State {
-    /// Not in use; there are as many as there were calls at a time.
-    resting: Vec<Receiver>,
+    /// The last one comes first, so that the others rest.
+    resting: Vec<Resting>,
     made: usize,
     calls: usize,
     /// The connection has ended: no call receives any more.
@@ -110,8 +120,20 @@ impl Driver {
         };
         let mut receiver = call.receiver()?;
         let served = self.serve_with(&mut receiver);
-        self.state().resting.push(receiver);
+        self.rest(receiver, !matches!(served, Ok(Served::Request)));
         served
+    }
+
+    fn rest(&self, receiver: Receiver, is_quiet: bool) {
+        let since = Instant::now();
+        let mut state = self.state();
+        state.resting.push(Resting { receiver, since });
+        let over = state.over;
+        let ends = |one: &mut Resting| over || is_quiet && since - one.since >= REST;
+        let gone: Vec<_> = state.resting.extract_if(.., ends).collect();
+        // Memory is given back and pipes are closed without the lock.
+        drop(state);
+        drop(gone);
     }
 
     fn serve_with(&self, receiver: &mut Receiver) -> io::Result<Served> {
@@ -165,8 +187,8 @@ impl<'a> Call<'a> {
 
     fn receiver(&self) -> io::Result<Receiver> {
         let mut state = self.0.state();
-        if let Some(receiver) = state.resting.pop() {
-            return Ok(receiver);
+        if let Some(resting) = state.resting.pop() {
+            return Ok(resting.receiver);
         }
         state.made += 1;
         let number = state.made;
@@ -185,5 +207,39 @@ impl Drop for Call<'_> {
             self.0.server.destroy();
             self.0.end.tell();
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+    use crate::Blocking;
+    use crate::dispatch::ServerConfig;
+
+    struct Nothing;
+
+    impl crate::filesystem::blocking::FileSystem for Nothing {}
+
+    #[test]
+    fn what_more_calls_at_a_time_needed_is_given_back() {
+        let server = Server::new(Blocking(Nothing), ServerConfig::default());
+        let (device, _other) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        let driver = Driver::new(Arc::new(server), &Arc::new(device), None);
+        let resting = || driver.state().resting.len();
+        let call = Call::begin(&driver).unwrap();
+        for receiver in [(); 3].map(|()| call.receiver().unwrap()) {
+            driver.rest(receiver, false);
+        }
+        drop(call);
+        assert_eq!(resting(), 3);
+        std::thread::sleep(REST);
+        assert_eq!(driver.serve_one().unwrap(), Served::Nothing);
+        assert_eq!(resting(), 1);
+        driver.state().over = true;
+        driver.rest(Receiver::new(&driver.server, 9).unwrap(), false);
+        assert_eq!(resting(), 0);
     }
 }
