@@ -213,6 +213,14 @@ fn a_killed_daemon_ends_its_callers_and_can_be_cleaned_up() {
     }
 }
 
+/// The daemon tells by its status that this was no unmount, and takes the dead mount away.
+fn ends_as_aborted(mut mount: Mount) {
+    let status = mount.wait_for_daemon();
+    assert!(!status.success(), "{status}: {}", mount.log());
+    assert!(mount.log().contains("aborted"), "{}", mount.log());
+    assert!(!mount.is_mounted(), "{}", mount.log());
+}
+
 #[test]
 fn an_aborted_connection_ends_its_callers_and_its_daemon() {
     require_root();
@@ -220,17 +228,12 @@ fn an_aborted_connection_ends_its_callers_and_its_daemon() {
     for combination in Combination::selected() {
         eprintln!("== abort on {combination}");
         let lower = scratch.directory(&combination.to_string());
-        let mut mount = Mount::over(&lower, &combination).must_start();
+        let mount = Mount::over(&lower, &combination).must_start();
         write_synced(&mount.path().join("kept"), &contents(3)).expect("write");
         let load = Load::start(mount.path());
         mount.abort();
         load.all_fail();
-        let status = mount.wait_for_daemon();
-        // It tells by its status that this was no unmount, and takes the dead mount away.
-        assert!(!status.success(), "{status}: {}", mount.log());
-        assert!(mount.log().contains("aborted"), "{}", mount.log());
-        assert!(!mount.is_mounted(), "{}", mount.log());
-        drop(mount);
+        ends_as_aborted(mount);
         mount_again(&lower, &combination);
     }
 }
@@ -256,17 +259,13 @@ fn a_request_that_is_not_answered_in_time_ends_the_mount() {
         eprintln!("== late on {combination}");
         let lower = scratch.directory(&combination.to_string());
         fs::write(lower.join("kept"), contents(3)).expect("write");
-        let mut mount = Mount::over(&lower, &combination)
+        let mount = Mount::over(&lower, &combination)
             .argument("--request-timeout=1")
             .argument("--layer=delay:read=1000s")
             .must_start();
         let error = fs::read(mount.path().join("kept")).expect_err("nobody answers");
         eprintln!("   the caller got: {error}");
-        let status = mount.wait_for_daemon();
-        assert!(!status.success(), "{status}: {}", mount.log());
-        assert!(mount.log().contains("aborted"), "{}", mount.log());
-        assert!(!mount.is_mounted(), "{}", mount.log());
-        drop(mount);
+        ends_as_aborted(mount);
         mount_again(&lower, &combination);
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bickford::mount::{MountEntry, Unmount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use tempfile::TempDir;
 
 use building::{DEADLINE, clean_up, compile, compile_from, may_mount};
 
@@ -77,15 +78,24 @@ fn await_line(log: &Path, part: &str) -> String {
     }
 }
 
+/// A directory with the program of `tests/c/program.c` in it, and with a file that it is to greet; `None` where nothing can
+/// be mounted.
+fn greeter() -> Option<(TempDir, PathBuf, PathBuf)> {
+    may_mount().then(|| {
+        let place = tempfile::tempdir().unwrap();
+        let program = compile("program", place.path());
+        let file = place.path().join("file");
+        std::fs::write(&file, "world").unwrap();
+        (place, program, file)
+    })
+}
+
 #[test]
 fn it_has_flags_a_source_and_a_log() {
-    if !may_mount() {
+    let Some((place, program, file)) = greeter() else {
         return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile("program", place.path());
-    let [file, log] = ["file", "log"].map(|name| place.path().join(name));
-    std::fs::write(&file, "world").unwrap();
+    };
+    let log = place.path().join("log");
     let name = |path: &Path| path.to_str().unwrap().to_owned();
     let log_file = format!("log-file={}", name(&log));
     watched(place.path(), |mountpoint| {
@@ -186,13 +196,9 @@ fn it_says_what_is_wrong() {
 
 #[test]
 fn flags_have_letters_and_may_be_repeated() {
-    if !may_mount() {
+    let Some((place, program, file)) = greeter() else {
         return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile("program", place.path());
-    let file = place.path().join("file");
-    std::fs::write(&file, "world").unwrap();
+    };
     let file = file.to_str().unwrap();
     watched(place.path(), |mountpoint| {
         let at = mountpoint.to_str().unwrap();
@@ -237,13 +243,9 @@ fn run_at_terminal(program: &Path, words: &[&str], typed: &[u8]) -> Output {
 
 #[test]
 fn it_asks_whoever_called_it_before_it_leaves_the_terminal() {
-    if !may_mount() {
+    let Some((place, program, file)) = greeter() else {
         return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile("program", place.path());
-    let file = place.path().join("file");
-    std::fs::write(&file, "world").unwrap();
+    };
     let file = file.to_str().unwrap();
     watched(place.path(), |mountpoint| {
         let at = mountpoint.to_str().unwrap();
@@ -283,13 +285,10 @@ fn it_says_when_it_has_closed_what_it_was_started_with() {
 
 #[test]
 fn closed_standard_descriptors_are_nobody_elses() {
-    if !may_mount() {
+    let Some((place, program, file)) = greeter() else {
         return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile("program", place.path());
-    let [file, log] = ["file", "log"].map(|name| place.path().join(name));
-    std::fs::write(&file, "world").unwrap();
+    };
+    let log = place.path().join("log");
     let [program, file, log_file] = [&program, &file, &log].map(|path| path.to_str().unwrap());
     watched(place.path(), |mountpoint| {
         for closed in ["<&-", "<&- >&-", "<&- >&- 2>&-"] {
@@ -308,13 +307,10 @@ fn closed_standard_descriptors_are_nobody_elses() {
 /// By SIGHUP it would be unmounted, and by SIGUSR1 log statistics.
 #[test]
 fn handlers_of_its_own_are_left_alone() {
-    if !may_mount() {
+    let Some((place, program, file)) = greeter() else {
         return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile("program", place.path());
-    let [file, log, handled] = ["file", "log", "handled"].map(|name| place.path().join(name));
-    std::fs::write(&file, "world").unwrap();
+    };
+    let [log, handled] = ["log", "handled"].map(|name| place.path().join(name));
     File::create(&handled).unwrap();
     let [file, log_file, told] = [&file, &log, &handled].map(|path| path.to_str().unwrap());
     watched(place.path(), |mountpoint| {
@@ -407,13 +403,9 @@ fn serving(program: &mut Command) -> (Child, BufReader<ChildStderr>) {
 /// Its `main` refuses other command lines than it was called with.
 #[test]
 fn a_signal_unmounts_it() {
-    if !may_mount() {
+    let Some((place, program, file)) = greeter() else {
         return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let program = compile("program", place.path());
-    let file = place.path().join("file");
-    std::fs::write(&file, "world").unwrap();
+    };
     watched(place.path(), |mountpoint| {
         let mut program = Command::new(&program);
         let (mut served, mut reader) = serving(program.arg("-f").arg(&file).arg(mountpoint));
